@@ -1,0 +1,8 @@
+"""``python -m gpunode_tools``."""
+
+from __future__ import annotations
+
+from gpunode_tools.cli import main
+
+if __name__ == "__main__":
+    main()
