@@ -30,10 +30,7 @@ def cache_roots(environment: Mapping[str, str], home: Path) -> list[Path]:
     Source: https://huggingface.co/docs/hub/local-cache
     """
     path = type(home)
-    roots: list[Path] = []
-    for key in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
-        if environment.get(key):
-            roots.append(path(environment[key]))
+    roots = [path(environment[key]) for key in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE") if environment.get(key)]
     if environment.get("HF_HOME"):
         roots.append(path(environment["HF_HOME"]) / "hub")
     cache = path(environment["XDG_CACHE_HOME"]) if environment.get("XDG_CACHE_HOME") else home / ".cache"
