@@ -1,0 +1,3 @@
+"""Nodes as LXC containers of the machine: image, network, life cycle."""
+
+from __future__ import annotations

@@ -1,0 +1,191 @@
+"""Root file systems: Debian for guests and nodes, built once, kept in the cache by what went into them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lab.console import LabError, locked, run, say, timed
+from lab.instance import cache_home
+from lab.node import machine, packages
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GUEST_TEMPLATES = {"trixie": "debian-13-standard_13.1-1_amd64.tar.zst", "bookworm": "debian-12-standard_12.12-1_amd64.tar.zst"}
+NODE_SUITE = "trixie"
+_COMPONENTS = "main contrib non-free-firmware"
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# An interrupted build leaves nothing mounted: its mount namespace dies with it.
+_ALONE = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a root file system is made of; its key changes whenever one of these does."""
+
+    kind: str
+    suite: str
+    packages: tuple[str, ...]
+    files: tuple[tuple[str, str], ...]
+    archive: machine.Archive
+    script: str
+
+    @property
+    def key(self) -> str:
+        """Twelve hexadecimal digits over everything that went in."""
+        inputs = [self.kind, self.suite, self.packages, self.files, self.archive.mirror, self.archive.security, self.archive.settings]
+        return hashlib.sha256(json.dumps([*inputs, self.script]).encode()).hexdigest()[:12]
+
+    @property
+    def folder(self) -> Path:
+        """Where the finished tree lies in the cache."""
+        return cache_home() / "rootfs" / f"{self.kind}-{self.suite}-{self.key}"
+
+
+def sources(suite: str, archive: machine.Archive, mirror: str) -> str:
+    """Return Debian's deb822 sources for a suite."""
+    blocks = [f"Types: deb\nURIs: {mirror}\nSuites: {suite} {suite}-updates\nComponents: {_COMPONENTS}\nSigned-By: {_KEYRING}\n"]
+    if archive.security:
+        blocks.append(f"Types: deb\nURIs: {archive.security}\nSuites: {suite}-security\nComponents: {_COMPONENTS}\nSigned-By: {_KEYRING}\n")
+    return "\n".join(blocks)
+
+
+def _machine_files() -> tuple[tuple[str, str], ...]:
+    files = {f"usr/local/share/ca-certificates/machine-{number:03d}.crt": text for number, text in enumerate(machine.certificates())}
+    if text := machine.pip_conf():
+        files["etc/pip.conf"] = text
+    return tuple(files.items())
+
+
+_GUEST_SCRIPT = """
+mkdir -p "$TREE" "$DEBS"
+debootstrap --variant=minbase --cache-dir="$DEBS" "$SUITE" "$TREE" $MIRROR
+"""
+_NODE_SCRIPT = """
+cp -a "$BASE" "$TREE"
+"""
+_COMMON_SCRIPT = """
+printf '#!/bin/sh\\nexit 101\\n' >"$TREE/usr/sbin/policy-rc.d"
+chmod 755 "$TREE/usr/sbin/policy-rc.d"
+mount --bind "$DEBS" "$TREE/var/cache/apt/archives"
+mount -t proc proc "$TREE/proc"
+mount -t tmpfs tmp "$TREE/tmp"
+cp /etc/resolv.conf "$TREE/etc/resolv.conf"
+in_tree() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$TREE" "$@"; }
+apt="apt-get -qq -o Dpkg::Use-Pty=0 -o APT::Keep-Downloaded-Packages=true"
+in_tree $apt update
+in_tree $apt -y dist-upgrade
+in_tree $apt -y --no-install-recommends install $PACKAGES
+in_tree update-ca-certificates >/dev/null
+rm -f "$TREE"/usr/sbin/policy-rc.d "$TREE"/etc/machine-id "$TREE"/etc/resolv.conf "$TREE"/etc/hostname "$TREE"/etc/ssh/ssh_host_*
+rm -rf "$TREE"/var/log/*.log "$TREE"/var/log/apt
+touch "$TREE/etc/machine-id"
+"""
+
+
+def guest_recipe(suite: str) -> Recipe:
+    """Return the recipe of a standard container template of that suite."""
+    return Recipe("guest", suite, packages.GUEST, _machine_files(), machine.archive(), _GUEST_SCRIPT + _COMMON_SCRIPT)
+
+
+def node_recipe(base: Recipe) -> Recipe:
+    """Return the recipe of a node, which starts from the guest of the same suite."""
+    masks = ((f"masked {' '.join(packages.MASKED_IN_NODE)}", base.key),)
+    return Recipe("node", base.suite, packages.NODE, masks, base.archive, _NODE_SCRIPT + _COMMON_SCRIPT)
+
+
+def _write_files(tree: Path, recipe: Recipe) -> None:
+    for name, text in recipe.files:
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    default = tree / "etc/apt/sources.list"
+    mirror = recipe.archive.mirror or (default.read_text(encoding="utf-8").split()[1] if default.exists() else "")
+    if not mirror:
+        raise LabError(f"debootstrap named no mirror in {default}, and apt on this machine names none either")
+    default.unlink(missing_ok=True)
+    (tree / "etc/apt/sources.list.d/debian.sources").write_text(sources(recipe.suite, recipe.archive, mirror), encoding="utf-8")
+    settings = ['Acquire::Languages "none";', *recipe.archive.settings]
+    (tree / "etc/apt/apt.conf.d/90lab-machine").write_text("".join(f"{line}\n" for line in settings), encoding="utf-8")
+    (tree / "etc/dpkg/dpkg.cfg.d/90lab-unsafe-io").write_text("force-unsafe-io\n", encoding="utf-8")
+
+
+def _script(steps: str, tree: Path, recipe: Recipe, base: Path | None) -> None:
+    debs = cache_home() / "debs" / recipe.suite
+    debs.mkdir(parents=True, exist_ok=True)
+    variables = {
+        "TREE": tree,
+        "DEBS": debs,
+        "SUITE": recipe.suite,
+        "MIRROR": recipe.archive.mirror or "",
+        "BASE": base or "",
+        "PACKAGES": " ".join(recipe.packages),
+    }
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
+    log = tree.parent / f"{tree.name}.log"
+    with log.open("a") as output:
+        done = subprocess.run(
+            [*_ALONE, "bash", "-euc", steps], check=False, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            env=environment | {name: str(value) for name, value in variables.items()},
+        )  # fmt: skip
+    if done.returncode != 0:
+        tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+        raise LabError(f"building the {recipe.kind} root file system failed (whole log: {log}):\n{tail}")
+
+
+def build(recipe: Recipe, base: Recipe | None = None) -> Path:
+    """Return the folder of the finished tree, building it when the cache lacks it; LabError with the log's end on failure."""
+    if recipe.folder.is_dir():
+        return recipe.folder
+    with locked(cache_home() / "locks" / recipe.folder.name, f"another build of the {recipe.kind} root file system"):
+        if recipe.folder.is_dir():
+            return recipe.folder
+        tree = recipe.folder.with_name(f"{recipe.folder.name}.building")
+        shutil.rmtree(tree, ignore_errors=True)
+        tree.parent.mkdir(parents=True, exist_ok=True)
+        tree.parent.chmod(0o700)
+        tree.with_name(f"{tree.name}.log").unlink(missing_ok=True)
+        with timed(f"building the {recipe.kind} root file system ({recipe.suite}): {len(recipe.packages)} packages on the base"):
+            if base is None:
+                _script(_GUEST_SCRIPT, tree, recipe, None)
+                _write_files(tree, recipe)
+            else:
+                _script(_NODE_SCRIPT, tree, recipe, base.folder)
+            _script(_COMMON_SCRIPT, tree, recipe, None)
+            if recipe.kind == "node":
+                _finish_node(tree)
+        tree.rename(recipe.folder)
+    return recipe.folder
+
+
+def _finish_node(tree: Path) -> None:
+    for unit in packages.MASKED_IN_NODE:
+        link = tree / "etc/systemd/system" / unit
+        link.unlink(missing_ok=True)
+        link.symlink_to("/dev/null")
+    (tree / "etc/apt/apt.conf.d/91lab-archives").write_text('APT::Keep-Downloaded-Packages "true";\n', encoding="utf-8")
+
+
+def template(recipe: Recipe) -> Path:
+    """Return the guest template's archive, packing it when the cache lacks it."""
+    archive = cache_home() / "templates" / recipe.key / GUEST_TEMPLATES[recipe.suite]
+    if archive.exists():
+        return archive
+    tree = build(recipe)
+    with locked(cache_home() / "locks" / f"template-{recipe.key}", "another build of the guest template"):
+        if archive.exists():
+            return archive
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        part = archive.with_name(f"{archive.name}.part")
+        with timed(f"packing {archive.name}"):
+            run(
+                ["tar", "-C", tree, "--numeric-owner", "--xattrs", "--exclude=./var/lib/apt/lists/*", "-I", "zstd -3 -T2", "-cf", part, "."]
+            )
+        part.rename(archive)
+    say(f"template {archive.name}: {archive.stat().st_size >> 20} MiB")
+    return archive
