@@ -12,7 +12,7 @@ import time
 
 from lab.console import LabError, locked, say
 from lab.instance import BOOT_LOADERS, DEFAULT_NODE, Instance, Node
-from lab.node import container, network, ssh
+from lab.node import container, network, parts, ssh
 
 
 def _nodes(instance: Instance, names: list[str]) -> list[Node]:
@@ -25,6 +25,7 @@ def up(instance: Instance, options: argparse.Namespace) -> int:
     nodes = _nodes(instance, options.nodes)
     with locked(instance.home.with_name(f"{instance.index}.lock"), "another command on this lab"):
         network.up(instance)
+        parts.publish(instance)
         for node in nodes:
             if container.state(node) == "absent":
                 say(f"{node.name}: new, {options.boot_loader}")
