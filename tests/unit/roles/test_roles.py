@@ -1,0 +1,50 @@
+"""Every role: laid out alike, described where its defaults are, with nothing stale."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[3]
+ROLES = sorted(path for path in (ROOT / "roles").iterdir() if path.is_dir())
+
+
+def test_generated_descriptions_are_not_stale() -> None:
+    result = subprocess.run([sys.executable, str(ROOT / "tools/role_docs.py"), "--check"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_role_layout(role: Path) -> None:
+    for name in ("tasks/main.yml", "defaults/main.yml", "meta/main.yml", "meta/argument_specs.yml", "README.md"):
+        assert (role / name).is_file(), f"{role.name}/{name} is missing"
+    assert (role / "tasks/main.yml").read_text().startswith("#"), "the first line says what the file is about"
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_argument_specs_equal_defaults(role: Path) -> None:
+    options = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    defaults = yaml.safe_load((role / "defaults/main.yml").read_text()) or {}
+    assert set(defaults) == {name for name, option in options.items() if not option.get("required")}
+    for name, value in defaults.items():
+        assert options[name].get("default") == value, name
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_tags_carry_the_role_name(role: Path) -> None:
+    text = (role / "tasks/main.yml").read_text()
+    for tag in re.findall(r"tags: \[([^\]]*)\]", text):
+        names = [name.strip() for name in tag.split(",")]
+        assert names[0] == role.name
+        assert all(name.startswith(role.name) or name in {"sglang_server", "always"} for name in names)
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_nothing_relies_on_ignored_errors_or_bare_retries(role: Path) -> None:
+    for file in role.rglob("*.yml"):
+        assert "ignore_errors" not in file.read_text(), file
