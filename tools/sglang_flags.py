@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""Generate the table of sglang's flags from published wheels, by running each wheel's own parser.
+
+    tools/sglang_flags.py            write plugins/module_utils/gpunode/sglang/flags_data.py
+    tools/sglang_flags.py --check    end with 1 when it differs from what the wheels say
+
+A developer's tool. Wheels are taken from ${GPUNODE_CACHE:-/var/cache/gpunode}/wheels and fetched there when missing. sglang's parser imports torch and
+much else that a flag table does not need: every module but the standard library, msgspec and the files that declare flags is replaced by a
+placeholder. Choices that only the placeholders would know are left open (None).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pprint
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+TARGET: Final = ROOT / "plugins/module_utils/gpunode/sglang/flags_data.py"
+CACHE: Final = Path(os.environ.get("GPUNODE_CACHE", "/var/cache/gpunode")) / "wheels"
+VERSIONS: Final = (
+    "0.5.8.post1", "0.5.9", "0.5.10", "0.5.10.post1", "0.5.11", "0.5.12", "0.5.12.post1", "0.5.13", "0.5.13.post1", "0.5.14",
+    "0.5.15", "0.5.15.post1", "0.5.16", "0.5.17", "0.5.18", "0.5.19", "0.5.20", "0.5.21", "0.5.22", "0.5.23",
+)  # fmt: skip
+"""Releases on PyPI that have a profile, oldest first."""
+
+DUMP: Final = r'''
+"""Print sglang's flags as JSON; run in an interpreter of its own with the wheel's folder as the argument."""
+import argparse, importlib.abc, importlib.machinery, json, sys, types
+
+root, msgspec = sys.argv[1:3]
+sys.path[:0] = [root, msgspec]
+REAL = ("sglang.srt.server_args", "sglang.srt.arg_groups", "sglang.srt.environ")
+
+class Placeholder(type):
+    def __getattr__(cls, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = placeholder(name)
+        setattr(cls, name, value)
+        return value
+    __iter__ = lambda cls: iter(())
+    __len__ = lambda cls: 0
+    __contains__ = lambda cls, item: False
+    __bool__ = lambda cls: False
+    __getitem__ = lambda cls, item: placeholder("item")
+    __add__ = __radd__ = lambda cls, other: other if isinstance(other, list) else cls
+    __or__ = __ror__ = lambda cls, other: cls
+    def __call__(cls, *args, **kwargs):
+        if len(args) == 1 and not kwargs and isinstance(args[0], (types.FunctionType, type)):
+            return args[0]
+        return type.__call__(cls)
+
+def placeholder(name):
+    def attribute(self, key):
+        if key.startswith("__"):
+            raise AttributeError(key)
+        return placeholder(key)
+    call = lambda self, *args, **kwargs: args[0] if len(args) == 1 and callable(args[0]) else placeholder("call")
+    members = {"__getattr__": attribute, "__iter__": lambda self: iter(()), "__call__": call, "__bool__": lambda self: False,
+               "__getitem__": lambda self, key: placeholder("item")}
+    return Placeholder(name, (), members)
+
+class Module(types.ModuleType):
+    def __getattr__(self, name):
+        if name == "__version__":
+            return "99.0"
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = placeholder(name)
+        setattr(self, name, value)
+        return value
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        top = name.partition(".")[0]
+        if top in sys.stdlib_module_names or top == "msgspec" or name.startswith(REAL):
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+    def create_module(self, spec):
+        module = Module(spec.name)
+        module.__path__ = []
+        return module
+    def exec_module(self, module):
+        pass
+
+sys.meta_path.insert(0, Finder())
+for name in ("sglang", "sglang.srt"):
+    module = Module(name)
+    module.__path__ = [root + "/" + name.replace(".", "/")]
+    sys.modules[name] = module
+sys.modules["sglang"].srt = sys.modules["sglang.srt"]
+from sglang.srt.server_args import ServerArgs
+
+parser = argparse.ArgumentParser(add_help=False)
+ServerArgs.add_cli_args(parser)
+flags = {}
+for action in parser._actions:
+    choices = sorted(map(str, action.choices)) if action.choices is not None and type(action.choices) is not type(parser) else None
+    kind = type(action).__name__
+    flags[action.option_strings[0]] = {
+        "aliases": list(action.option_strings[1:]),
+        "switch": action.nargs == 0,
+        "many": action.nargs in ("+", "*") or isinstance(action.nargs, int) and action.nargs > 1 or "Append" in kind,
+        "optional": action.nargs in ("?", "*"),
+        "type": getattr(action.type, "__name__", "str"),
+        "choices": choices or None,
+        "deprecated": kind.startswith("Deprecated") or (action.help or "").lower().lstrip("[(").startswith("deprecated"),
+        "instead": getattr(action, "new_flag", None) or None,
+        "error": getattr(action, "error_message", None) or None,
+        "required": bool(action.required),
+    }
+print(json.dumps(flags))
+'''
+
+
+def wheel(version: str) -> Path:
+    """The published wheel of this version, fetched when the cache has none."""
+    found = sorted(CACHE.glob(f"sglang-{version}-*.whl"))
+    if not found:
+        CACHE.mkdir(parents=True, exist_ok=True)
+        environment = CACHE / "pip"
+        if not (environment / "bin/python").exists():
+            subprocess.run(["/usr/bin/python3", "-m", "venv", str(environment)], check=True)
+        pip = [str(environment / "bin/python"), "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
+        # The flags do not depend on the interpreter that a wheel was built for: any of them serves.
+        target = ["--python-version", "3.12", "--platform", "manylinux_2_34_x86_64", "--platform", "manylinux2014_x86_64"]
+        subprocess.run([*pip, *target, "--dest", str(CACHE), f"sglang=={version}"], check=True)
+        found = sorted(CACHE.glob(f"sglang-{version}-*.whl"))
+    return found[0]
+
+
+def dump(version: str) -> dict[str, dict[str, Any]]:
+    """Flags of one version: primary name to what its own parser says of it."""
+    import msgspec
+
+    with tempfile.TemporaryDirectory() as folder:
+        with zipfile.ZipFile(wheel(version)) as archive:
+            wanted = ("sglang/srt/server_args.py", "sglang/srt/environ.py", "sglang/srt/arg_groups/")
+            archive.extractall(folder, [name for name in archive.namelist() if name.startswith(wanted)])
+        packages = str(Path(msgspec.__file__).parent.parent)
+        command = [sys.executable, "-I", "-c", DUMP, folder, packages]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise SystemExit(f"sglang {version}: its parser does not run: {result.stderr.strip().splitlines()[-1]}")
+    return json.loads(result.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def table(dumps: list[dict[str, dict[str, Any]]]) -> dict[str, list[tuple[int, int, dict[str, Any]]]]:
+    """Flag to spans ``(first, last, what it is)``, first and last being indexes of VERSIONS; equal neighbours are one span."""
+    spans: dict[str, list[tuple[int, int, dict[str, Any]]]] = {}
+    for index, flags in enumerate(dumps):
+        for name, record in flags.items():
+            compact = {
+                key: value for key, value in record.items() if value not in (None, False, [], "str") or (key == "type" and value != "str")
+            }
+            known = spans.setdefault(name, [])
+            if known and known[-1][1] == index - 1 and known[-1][2] == compact:
+                known[-1] = (known[-1][0], index, compact)
+            else:
+                known.append((index, index, compact))
+    return dict(sorted(spans.items()))
+
+
+def render() -> str:
+    """The module's text."""
+    data = table([dump(version) for version in VERSIONS])
+    head = '"""Flags of sglang\'s releases, as their own parsers declare them. Generated by tools/sglang_flags.py; do not edit."""\n\n'
+    versions = f"VERSIONS = {pprint.pformat(VERSIONS, width=100)}\n\n"
+    body = "\n".join(f"    {name!r}: {spans!r}," for name, spans in data.items())
+    future = "from __future__ import annotations\n\nfrom typing import Any\n\n"
+    return f"{head}{future}{versions}FLAGS: dict[str, list[tuple[int, int, dict[str, Any]]]] = {{\n{body}\n}}\n"
+
+
+def main() -> int:
+    """Write, or check."""
+    text = render()
+    if "--check" in sys.argv[1:]:
+        same = TARGET.exists() and TARGET.read_text() == text
+        print("the table equals the wheels" if same else f"{TARGET.relative_to(ROOT)} is stale: run tools/sglang_flags.py")
+        return 0 if same else 1
+    TARGET.write_text(text)
+    print(f"{TARGET.relative_to(ROOT)}: {text.count(chr(10))} lines for {len(VERSIONS)} releases")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
