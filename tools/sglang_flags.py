@@ -4,9 +4,9 @@
     tools/sglang_flags.py            write plugins/module_utils/gpunode/sglang/flags_data.py
     tools/sglang_flags.py --check    end with 1 when it differs from what the wheels say
 
-A developer's tool. Wheels are taken from ${GPUNODE_CACHE:-/var/cache/gpunode}/wheels and fetched there when missing. sglang's parser imports torch and
-much else that a flag table does not need: every module but the standard library, msgspec and the files that declare flags is replaced by a
-placeholder. Choices that only the placeholders would know are left open (None).
+A developer's tool. Wheels are taken from ${GPUNODE_CACHE:-/var/cache/gpunode}/wheels and fetched there when missing. sglang's
+parser imports torch and much else that a flag table does not need: every module but the standard library, msgspec and the files that
+declare flags is replaced by a placeholder. Choices that only the placeholders would know are left open (None).
 """
 
 from __future__ import annotations

@@ -39,8 +39,4 @@ def test_every_patch_applies_to_the_published_wheel(package: str, version: str, 
         edited = {edit.path for patch in patches for edit in patch.edits}
         names = [name for name in before.namelist() if not name.startswith(f"{package}-") and not name.endswith("/")]
         changed = {name for name in names if before.read(name) != after.read(name)}
-            name
-            for name in before.namelist()
-            if not name.startswith(f"{package}-") and not name.endswith("/") and before.read(name) != after.read(name)
-        }
     assert changed == edited
