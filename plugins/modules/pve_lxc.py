@@ -144,7 +144,7 @@ options:
   device_unit:
     description: Name of the unit that makes the device nodes at boot, for the message when one is missing.
     type: str
-    default: gpunode-device-nodes.service
+    default: gpunode-nvidia-nodes.service
   api_backend:
     description: V(local) uses pvesh on the node itself and needs nothing but root.
     type: str
@@ -254,7 +254,7 @@ def argument_spec() -> dict[str, dict[str, object]]:
         "recreate_interrupted": {"type": "bool", "default": False},
         "force_stop": {"type": "bool", "default": True},
         "purge_references": {"type": "bool", "default": False},
-        "device_unit": {"type": "str", "default": "gpunode-device-nodes.service"},
+        "device_unit": {"type": "str", "default": "gpunode-nvidia-nodes.service"},
         "api_backend": {"type": "str", "choices": ["local"], "default": "local"},
         "timeouts": {
             "type": "dict",

@@ -1,0 +1,127 @@
+"""The GPUs of a host from what sysfs and /proc say, and what a container needs to have them. Pure: texts in, data out."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+NVIDIA: Final = "0x10de"
+GPU_CLASSES: Final = ("0x0300", "0x0302")
+"""VGA controllers and 3D controllers; the audio and USB functions of a card are none."""
+
+CONTROL_NODES: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+"""Nodes that every CUDA process opens, beside those of its GPUs. nvidia-modeset is for displays."""
+
+OPTIONAL_NODES: Final = re.compile(r"/dev/(?:nvidia-caps/nvidia-cap\d+|nvidia-caps-imex-channels/channel\d+)")
+"""Nodes that exist on some hosts (MIG, multi-node NVLink) and are passed where they do."""
+
+
+def gpus(devices: Mapping[str, Mapping[str, str]], information: Mapping[str, str]) -> list[dict[str, Any]]:
+    """NVIDIA's GPUs on the PCI bus in bus order, which is nvidia-smi's.
+
+    ``devices`` maps a bus address to the texts of its sysfs files (vendor, device, class, numa_node, local_cpulist) and its ``driver``.
+    ``information`` maps a bus address to /proc/driver/nvidia/gpus/ADDRESS/information. Unknown values are None.
+    """
+    found: list[dict[str, Any]] = []
+    for address in sorted(devices):
+        files = devices[address]
+        if files.get("vendor", "").strip() != NVIDIA or not files.get("class", "").strip().startswith(GPU_CLASSES):
+            continue
+        told = dict(re.findall(r"^([\w ./-]+?):\s*(.*?)\s*$", information.get(address, ""), re.MULTILINE))
+        numa = files.get("numa_node", "").strip()
+        minor = told.get("Device Minor", "")
+        found.append(
+            {
+                "index": len(found),
+                "bus_id": address,
+                "vendor": files["vendor"].strip(),
+                "device": files.get("device", "").strip(),
+                "driver": files.get("driver") or None,
+                # -1 is the kernel's word for "the firmware does not say".
+                "numa_node": int(numa) if numa.lstrip("-").isdigit() and int(numa) >= 0 else None,
+                "local_cpus": files.get("local_cpulist", "").strip(),
+                "name": told.get("Model") or None,
+                "minor": int(minor) if minor.isdigit() else None,
+            }
+        )
+    return found
+
+
+def driver(files: Mapping[str, str | None]) -> dict[str, Any]:
+    """The loaded driver from texts by path; None where nothing is loaded or the file does not exist."""
+    version = (files.get("/sys/module/nvidia/version") or "").strip() or None
+    told = files.get("/proc/driver/nvidia/version") or ""
+    if version is None:
+        match = re.search(r"Kernel Module(?: for \S+)?\s+(\d+\.\d+(?:\.\d+)?)", told)
+        version = match[1] if match else None
+    params = dict(re.findall(r"^(\w+):\s*(.*?)\s*$", files.get("/proc/driver/nvidia/params") or "", re.MULTILINE))
+    return {
+        "loaded_version": version,
+        "open": "Open Kernel Module" in told if told else None,
+        "uvm_disable_hmm": (files.get("/sys/module/nvidia_uvm/parameters/uvm_disable_hmm") or "").strip() or None,
+        "params": {key: value.strip('"') for key, value in params.items()},
+    }
+
+
+def chosen(found: Sequence[Mapping[str, Any]], wanted: Any) -> list[Mapping[str, Any]]:
+    """The GPUs that a container shall have: ``all``, or a list of indices. Raises ``ValueError`` for one that is not there."""
+    if wanted in (None, "all"):
+        return list(found)
+    by_index = {gpu["index"]: gpu for gpu in found}
+    missing = [index for index in wanted if int(index) not in by_index]
+    if missing:
+        raise ValueError(
+            f"GPU {', '.join(map(str, missing))} is wanted, but the PCI bus shows GPUs 0 to {len(found) - 1}"
+            if found
+            else "GPUs are wanted, but the PCI bus shows no NVIDIA GPU"
+        )
+    return [by_index[int(index)] for index in dict.fromkeys(wanted)]
+
+
+def node_of(gpu: Mapping[str, Any]) -> str:
+    """Device node of a GPU; before the driver is loaded its place on the bus is the best guess at its minor number."""
+    return f"/dev/nvidia{gpu['index'] if gpu.get('minor') is None else gpu['minor']}"
+
+
+def missing_nodes(found: Sequence[Mapping[str, Any]], present: Sequence[str]) -> list[str]:
+    """Nodes that containers need and that do not exist, of the GPUs that NVIDIA's driver has."""
+    wanted = [node_of(gpu) for gpu in found if gpu.get("driver") == "nvidia"]
+    return [path for path in (*wanted, *(CONTROL_NODES if wanted else ())) if path not in present]
+
+
+def devices_for(host: Mapping[str, Any], wanted: Any, mode: str = "0666") -> list[dict[str, str]]:
+    """The ``dev`` list of a container that shall have these GPUs of the host's facts.
+
+    Capability nodes keep the host's mode, which is their whole point; the others get ``mode``, 0666 as NVIDIA's own.
+    """
+    listed = [{"path": node_of(gpu), "mode": mode} for gpu in chosen(host["gpus"], wanted)]
+    listed += [{"path": path, "mode": mode} for path in CONTROL_NODES]
+    for node in host.get("device_nodes", []):
+        if OPTIONAL_NODES.fullmatch(node["path"]):
+            listed.append({"path": node["path"], "mode": f"0{int(str(node['mode']), 8) & 0o777:03o}"})
+    return listed
+
+
+def stale_slots(slots: Mapping[str, str], wanted: Sequence[Mapping[str, str]]) -> list[str]:
+    """Slots of a container that pass a node of NVIDIA's which is not wanted (any more); other devices are nobody's business here."""
+    keep = {item["path"] for item in wanted}
+    return sorted(name for name, path in slots.items() if path.startswith("/dev/nvidia") and path not in keep)
+
+
+def numa_lines(host: Mapping[str, Any], wanted: Any) -> list[dict[str, str]]:
+    """Raw lines that bind a container to the CPUs and the memory of its GPUs' NUMA nodes; none where a GPU's node is unknown.
+
+    The API's ``cores`` picks CPUs at random and moves them; only a raw line keeps Proxmox from doing so.
+    """
+    nodes = {gpu["numa_node"] for gpu in chosen(host["gpus"], wanted)}
+    cpus = {node["node"]: node["cpus"] for node in host.get("numa", [])}
+    if not nodes or None in nodes or not all(cpus.get(node) for node in nodes):
+        return []
+    ordered = sorted(nodes)
+    return [
+        {"key": "lxc.cgroup2.cpuset.cpus", "value": ",".join(cpus[node] for node in ordered)},
+        {"key": "lxc.cgroup2.cpuset.mems", "value": ",".join(str(node) for node in ordered)},
+    ]
