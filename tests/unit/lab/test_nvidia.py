@@ -1,0 +1,331 @@
+"""The NVIDIA stand-in: what a boot leaves, what loading does, and what nvidia-smi prints of it."""
+
+from __future__ import annotations
+
+import struct
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+VERSION = "580.159.04"
+PARMS = {
+    "nvidia": "NVreg_RegistryDwords:charp\nNVreg_EnableResizableBar:int\nNVreg_DeviceFileMode:int",
+    "nvidia-uvm": "uvm_disable_hmm:Force-disable HMM functionality in the UVM driver. (bool)\nuvm_ats_mode:int",
+    "nvidia-modeset": "disable_hdmi_frl:bool",
+}
+
+
+def boot(world, cmdline="root=/dev/mapper/pve-root ro quiet iommu=pt"):
+    world.module("boot").prepare(cmdline)
+
+
+def load(world, monkeypatch, name, options="", version=VERSION):
+    """Insert a module file whose modinfo is given, as if DKMS had built it."""
+    kernel = world.module("kernel")
+    path = world.root / f"lib/modules/7.0.14-14-pve/updates/dkms/{name}.ko.xz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
+
+    def modinfo(_path, field):
+        return {"version": [version], "parm": PARMS[name].splitlines(), "license": ["Dual MIT/GPL"]}.get(field, [])
+
+    monkeypatch.setattr(kernel, "modinfo", modinfo)
+    firmware = world.root / f"lib/firmware/nvidia/{version}/gsp_ga10x.bin"
+    firmware.parent.mkdir(parents=True, exist_ok=True)
+    firmware.touch()
+    kernel.insert(path, options)
+
+
+def user_space(world, version=VERSION):
+    """Install libnvidia-ml and make the nodes, as ordinary files: a test cannot make device nodes everywhere."""
+    folder = world.root / "usr/lib/x86_64-linux-gnu"
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / "libnvidia-ml.so.1"
+    link.unlink(missing_ok=True)
+    link.symlink_to(f"libnvidia-ml.so.{version}")
+    (world.root / "dev").mkdir(exist_ok=True)
+    for name in ("nvidiactl", *(f"nvidia{minor}" for minor in range(8))):
+        (world.root / "dev" / name).touch()
+
+
+def smi(world, capsys, monkeypatch, *words):
+    monkeypatch.setattr(world.module("nodes"), "as_root", lambda: None)
+    code = world.module("smi.__main__").main(list(words))
+    return code, capsys.readouterr().out
+
+
+# ------------------------------------------------------------------------------------------------------------ hardware
+
+
+def test_boot_puts_eight_gpus_on_two_numa_nodes_below_their_root_ports(nvidia):
+    boot(nvidia)
+    bus = nvidia.root / "run/lab/nvidia/sys/bus-pci/devices"
+    gpus = [entry for entry in bus.iterdir() if entry.name.endswith(":00.0") and ":01.1" in str(entry.readlink())]
+    assert len(gpus) == 8
+    for gpu in gpus:
+        target = str(gpu.readlink())
+        assert target.startswith("../../../devices/pci0000:")
+        place = nvidia.root / "run/lab/nvidia/sys/devices-pci" / target.removeprefix("../../../devices/")
+        assert (place / "class").read_text() == "0x030200\n"
+        assert (place / "vendor").read_text() == "0x10de\n"
+        assert (place / "resource2").stat().st_size == 128 << 30
+        assert not (place / "driver").exists()
+    nodes = sorted(
+        int((place.parent / "numa_node").read_text()) for place in nvidia.root.glob("run/lab/nvidia/sys/devices-pci/*/*/*/class")
+    )
+    assert nodes == [0] * 4 + [1] * 4
+
+
+@pytest.mark.parametrize(
+    ("cmdline", "mode", "acs"),
+    [
+        ("quiet", "on", 0x1D),
+        ("quiet amd_iommu=on", "on", 0x1D),
+        ("quiet iommu=pt", "pt", 0x1D),
+        ("intel_iommu=on iommu=pt", "pt", 0x1D),
+        ("amd_iommu=off iommu=off", "off", 0x01),
+        ("iommu.passthrough=1", "pt", 0x1D),
+    ],
+)
+def test_command_line_decides_iommu_groups_and_redirection(nvidia, cmdline, mode, acs):
+    boot(nvidia, cmdline)
+    types = {path.read_text().strip() for path in nvidia.root.glob("run/lab/nvidia/sys/iommu_groups/*/type")}
+    assert types == {"on": {"DMA-FQ"}, "pt": {"identity"}, "off": set()}[mode]
+    space = (nvidia.root / "run/lab/nvidia/sys/devices-pci/pci0000:10/0000:10:01.1/config").read_bytes()
+    offset = nvidia.module("config_space").ACS_OFFSET
+    assert struct.unpack_from("<H", space, offset)[0] == 0x000D
+    assert struct.unpack_from("<H", space, offset + 6)[0] == acs
+
+
+def test_extended_capabilities_form_one_chain_that_ends(nvidia):
+    space = nvidia.module("config_space")
+    for data in (
+        space.gpu({0: 1 << 40}, device=0x2BB5, subsystem=0x204E, bus_master=True, gen=5, width=16, bar1_mib=131072, serial=1),
+        space.root_port(0x10, 0x11, (1 << 45, (1 << 45) + (1 << 38)), acs=0x1D, gen=5, width=16, port=0),
+    ):
+        offset, seen = 0x100, []
+        while offset:
+            header = struct.unpack_from("<I", data, offset)[0]
+            assert header & 0xFFFF, f"no capability at {offset:#x}"
+            assert offset not in seen
+            seen.append(offset)
+            offset = header >> 20
+        assert len(data) == 4096
+
+
+def test_a_gpu_that_is_off_the_bus_is_absent_after_a_boot(nvidia):
+    nvidia.module("state").save_faults({"gpu-off-bus": [3], "link-width": {"1": 8}})
+    boot(nvidia)
+    assert len(list(nvidia.root.glob("run/lab/nvidia/sys/devices-pci/*/*/*/class"))) == 7
+    assert (nvidia.root / "run/lab/nvidia/sys/devices-pci/pci0000:30/0000:30:01.1/0000:31:00.0/current_link_width").read_text() == "8\n"
+    assert "limited by 32.0 GT/s PCIe x8 link" in (nvidia.root / "run/lab/kmsg").read_text()
+
+
+# ------------------------------------------------------------------------------------------------------------- loading
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1 b=2", {"a": "1", "b": "2"}),
+        ('NVreg_RegistryDwords="ForceP2P=0x11;RMForceP2PType=1" x=1', {"NVreg_RegistryDwords": "ForceP2P=0x11;RMForceP2PType=1", "x": "1"}),
+        ('"x=with blank" y', {"x": "with blank", "y": ""}),
+        ("a=1 a=0", {"a": "0"}),
+    ],
+)
+def test_parameters_are_split_as_the_kernel_splits_them(nvidia, text, expected):
+    assert nvidia.module("kernel").split_parameters(text) == expected
+
+
+def test_loading_binds_gpus_and_shows_parameters(nvidia, monkeypatch):
+    boot(nvidia)
+    load(nvidia, monkeypatch, "nvidia", 'NVreg_RegistryDwords="ForceP2P=0x11" NVreg_EnableResizableBar=1 NVreg_Bogus=1')
+    run = nvidia.root / "run/lab/nvidia"
+    driver = run / "sys/devices-pci/pci0000:10/0000:10:01.1/0000:11:00.0/driver"
+    assert str(driver.readlink()) == "../../../../bus/pci/drivers/nvidia"
+    params = (run / "proc/driver/nvidia/params").read_text()
+    assert 'RegistryDwords: "ForceP2P=0x11"\n' in params
+    assert "EnableResizableBar: 1\n" in params
+    assert "NVIDIA UNIX Open Kernel Module for x86_64  580.159.04 " in (run / "proc/driver/nvidia/version").read_text()
+    assert "unknown parameter 'NVreg_Bogus' ignored" in (nvidia.root / "run/lab/kmsg").read_text()
+    assert not (run / "sys/module/nvidia/parameters").exists(), "NVreg options have no permissions in sysfs"
+    load(nvidia, monkeypatch, "nvidia-uvm", "uvm_disable_hmm=1")
+    assert (run / "sys/module/nvidia_uvm/parameters/uvm_disable_hmm").read_text() == "Y\n"
+    assert " nvidia-uvm\n" in (run / "proc/devices").read_text()
+    assert (run / "proc/modules").read_text().splitlines()[1].startswith("nvidia 16183296 1 nvidia_uvm,")
+
+
+def test_hmm_stays_on_without_the_option_and_a_wrong_value_is_refused(nvidia, monkeypatch):
+    boot(nvidia)
+    load(nvidia, monkeypatch, "nvidia")
+    kernel = nvidia.module("kernel")
+    with pytest.raises(kernel.KernelError, match="Invalid argument"):
+        load(nvidia, monkeypatch, "nvidia-uvm", "uvm_disable_hmm=maybe")
+    load(nvidia, monkeypatch, "nvidia-uvm", "uvm_ats_mode=1")
+    assert (nvidia.root / "run/lab/nvidia/sys/module/nvidia_uvm/parameters/uvm_disable_hmm").read_text() == "N\n"
+
+
+def test_a_module_in_use_cannot_be_removed(nvidia, monkeypatch):
+    boot(nvidia)
+    load(nvidia, monkeypatch, "nvidia")
+    load(nvidia, monkeypatch, "nvidia-uvm")
+    kernel, users = nvidia.module("kernel"), nvidia.module("users")
+    with pytest.raises(kernel.KernelError, match="in use by: nvidia_uvm"):
+        kernel.remove("nvidia")
+    monkeypatch.setattr(users, "computing", lambda: [4711])
+    with pytest.raises(kernel.KernelError, match=r"^in use$"):
+        kernel.remove("nvidia-uvm")
+    monkeypatch.setattr(users, "computing", list)
+    kernel.remove("nvidia-uvm")
+    kernel.remove("nvidia")
+    run = nvidia.root / "run/lab/nvidia"
+    assert not (run / "proc/driver/nvidia").exists()
+    assert not (run / "sys/module/nvidia").exists()
+    assert not list(run.glob("sys/devices-pci/*/*/*/driver"))
+
+
+def test_foreign_drivers_keep_their_gpus(nvidia, monkeypatch):
+    boot(nvidia)
+    with nvidia.module("state").change() as now:
+        now["gpus"][0]["driver"] = "vfio-pci"
+    load(nvidia, monkeypatch, "nvidia")
+    assert len(nvidia.module("kernel").bound(nvidia.module("state").read())) == 7
+    assert "probe routine was not called for 1 device(s)" in (nvidia.root / "run/lab/kmsg").read_text()
+
+
+def test_modules_load_files_hide_their_namesakes(nvidia, tmp_path):
+    for folder, name, text in (("etc", "a.conf", "nvidia_uvm\n"), ("usr", "a.conf", "hidden\n"), ("usr", "b.conf", "# no\n; no\nnvidia\n")):
+        (tmp_path / folder / "modules-load.d").mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "modules-load.d" / name).write_text(text)
+    folders = (str(tmp_path / "etc/modules-load.d"), str(tmp_path / "usr/modules-load.d"))
+    assert nvidia.module("modules_load").wanted(folders) == ["nvidia_uvm", "nvidia"]
+
+
+# ---------------------------------------------------------------------------------------------------------- nvidia-smi
+
+
+@pytest.fixture
+def ready(nvidia, monkeypatch):
+    boot(nvidia)
+    load(nvidia, monkeypatch, "nvidia")
+    load(nvidia, monkeypatch, "nvidia-uvm", "uvm_disable_hmm=1")
+    user_space(nvidia)
+    monkeypatch.setattr(nvidia.module("users"), "declared", list)
+    return nvidia
+
+
+def test_xml_and_text_tell_the_same(ready, capsys, monkeypatch):
+    code, xml = smi(ready, capsys, monkeypatch, "-q", "-x")
+    assert code == 0
+    root = ET.fromstring(xml)
+    assert root.findtext("attached_gpus") == "8"
+    gpus = root.findall("gpu")
+    assert {gpu.findtext("product_name") for gpu in gpus} == {"NVIDIA RTX PRO 6000 Blackwell Server Edition (simulated)"}
+    assert {gpu.findtext("addressing_mode") for gpu in gpus} == {"None"}
+    assert gpus[0].findtext("pci/pci_gpu_link_info/pcie_gen/max_link_gen") == "5"
+    code, text = smi(ready, capsys, monkeypatch, "-q")
+    assert code == 0
+    for gpu in gpus:
+        assert f"    GPU UUID                                           : {gpu.findtext('uuid')}\n" in text
+    assert "        GPU Link Info\n            PCIe Generation\n                Max                                    : 5\n" in text
+
+
+def test_text_has_the_sections_of_a_real_one(ready, capsys, monkeypatch, samples):
+    """Every label that driver 580.159.04 prints for a real GPU is printed here, at the same depth and in the same order."""
+    real = [line.split(" : ")[0].rstrip() for line in (samples / "host-h200-x1/smi-q.txt").read_text().splitlines()]
+    real = [line for line in real if line and not line.startswith(("=", "GPU 0", "[exit"))]
+    _, text = smi(ready, capsys, monkeypatch, "-q", "-i", "0")
+    ours = [line.split(" : ")[0].rstrip() for line in text.splitlines()]
+    ours = [line for line in ours if line and not line.startswith(("=", "GPU 0"))]
+    assert ours == real
+
+
+def test_xml_has_the_elements_of_a_real_one(ready, capsys, monkeypatch, samples):
+    text = (samples / "host-h200-x1/smi-q-xml.txt").read_text().partition("[exit")[0]
+    skip = {"supported_mem_clock", "supported_graphics_clock", "value"}
+    real = [node.tag for node in ET.fromstring(text).iter() if node.tag not in skip]
+    _, ours = smi(ready, capsys, monkeypatch, "-q", "-x", "-i", "0")
+    assert [node.tag for node in ET.fromstring(ours).iter()] == real
+
+
+def test_topology_matches_the_reference_host(ready, capsys, monkeypatch, samples):
+    code, text = smi(ready, capsys, monkeypatch, "topo", "-m")
+    assert code == 0
+    assert text == (samples / "01-rtxpro6000bw-8x-node-sys-ansi.txt").read_text()
+
+
+def test_query_gpu(ready, capsys, monkeypatch):
+    code, text = smi(
+        ready, capsys, monkeypatch, "--query-gpu=index,memory.total,power.limit,pcie.link.width.max", "--format=csv", "-i", "2"
+    )
+    assert (code, text) == (0, "index, memory.total [MiB], power.limit [W], pcie.link.width.max\n2, 97887 MiB, 600.00 W, 16\n")
+    code, text = smi(ready, capsys, monkeypatch, "--query-gpu=index,memory.used", "--format=csv,noheader,nounits", "-i", "0,7")
+    assert (code, text) == (0, "0, 0\n7, 0\n")
+    code, text = smi(ready, capsys, monkeypatch, "--query-gpu=nonsense", "--format=csv")
+    assert code == 2
+    assert '"nonsense" is not a valid field' in text
+
+
+def test_table_lines_are_all_as_wide(ready, capsys, monkeypatch):
+    _, text = smi(ready, capsys, monkeypatch)
+    assert {len(line) for line in text.splitlines()[1:] if line} == {91}
+
+
+def test_errors_are_the_real_ones(ready, capsys, monkeypatch):
+    user_space(ready, "590.48.01")
+    code, text = smi(ready, capsys, monkeypatch)
+    assert (code, text) == (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 590.48\n")
+    user_space(ready)
+    for minor in range(8):
+        (ready.root / f"dev/nvidia{minor}").unlink()
+    assert smi(ready, capsys, monkeypatch) == (6, "No devices were found\n")
+    (ready.root / "dev/nvidiactl").unlink()
+    code, text = smi(ready, capsys, monkeypatch)
+    assert code == 9
+    assert "couldn't communicate with the NVIDIA driver" in text
+    (ready.root / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1").unlink()
+    assert smi(ready, capsys, monkeypatch)[0] == 12
+
+
+def test_a_lost_gpu_is_named(ready, capsys, monkeypatch):
+    with ready.module("state").change() as now:
+        now["gpus"][2]["lost"] = True
+    code, text = smi(ready, capsys, monkeypatch, "-L")
+    assert code == 15
+    assert len([line for line in text.splitlines() if "UUID" in line]) == 7
+    code, text = smi(ready, capsys, monkeypatch, "-q")
+    assert code == 15
+    assert "GPU2: 0000:51:00.0: GPU is lost" in text
+
+
+def test_power_limit_and_persistence_are_kept(ready, capsys, monkeypatch):
+    assert smi(ready, capsys, monkeypatch, "-pm", "1")[0] == 0
+    code, text = smi(ready, capsys, monkeypatch, "-pl", "450", "-i", "1")
+    assert code == 0
+    assert "was set to 450.00 W from 600.00 W" in text
+    assert smi(ready, capsys, monkeypatch, "-pl", "100")[0] == 2
+    code, text = smi(ready, capsys, monkeypatch, "--query-gpu=power.limit,persistence_mode", "--format=csv,noheader", "-i", "0,1")
+    assert text == "600.00 W, Enabled\n450.00 W, Enabled\n"
+
+
+# ------------------------------------------------------------------------------------------------------------ packages
+
+
+def test_real_sources_are_complete(nvidia):
+    repository = nvidia.module("repository")
+    folder = Path(repository.__file__).parent / "dkms"
+    assert {path.name for path in folder.iterdir()} == set(repository._DKMS_SOURCES)
+    built = {
+        line.partition("=")[2].strip('"')
+        for line in (folder / "dkms.conf").read_text().splitlines()
+        if line.startswith("BUILT_MODULE_NAME")
+    }
+    assert built == {path.stem for path in folder.glob("nvidia*.c")}
+
+
+def test_parameters_of_the_source_are_those_of_proc(nvidia):
+    source = (Path(nvidia.module("repository").__file__).parent / "dkms/nvidia.c").read_text()
+    kernel = nvidia.module("kernel")
+    for name in kernel.PARAMS:
+        assert f"({kernel.OPTION_OF.get(name, name)}" in source
