@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lab.console import LabError, run, say, succeeds
 from lab.node import image, machine, network, ssh, units
+from lab.proxmox import install as proxmox
 
 if TYPE_CHECKING:
     from lab.instance import Node
@@ -137,6 +138,10 @@ def start(node: Node) -> None:
     network.remove_link(node.veth)
     log = node.home / "lxc.log"
     log.unlink(missing_ok=True)
+    try:
+        proxmox.install(node.home / "upper", node.name)
+    except FileNotFoundError as error:
+        raise LabError(str(error)) from None
     done = subprocess.run(
         [str(word) for word in lxc(node, "start", "-d", "-l", "WARN", "-o", log)], check=False, capture_output=True, text=True
     )

@@ -1,0 +1,3 @@
+"""Containers: what a configuration means, and what is done with it."""
+
+from __future__ import annotations
