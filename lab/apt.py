@@ -180,6 +180,12 @@ def keyring() -> bytes:
         return exported.read_bytes()
 
 
+def keyring_file() -> Path:
+    """Return the public key as a file."""
+    keyring()
+    return cache_home() / "lab-key" / KEYRING
+
+
 def _stop_agent() -> None:
     # gpg leaves an agent behind; the lab leaves nothing.
     subprocess.run(["gpgconf", "--homedir", str(cache_home() / "lab-key"), "--kill", "all"], check=False, capture_output=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -11,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.console import LabError, run, say, succeeds
-from lab.node import image, machine, network, ssh, units
+from lab.instance import cache_home
+from lab.node import image, machine, network, parts, ssh, units
 from lab.proxmox import install as proxmox
 
 if TYPE_CHECKING:
@@ -92,13 +95,25 @@ def facts(node: Node, boot_loader: str) -> dict[str, object]:
     }
 
 
+def kernel_library() -> Path:
+    """Return the library that answers uname(2) in nodes and guests, compiled once."""
+    source = REPOSITORY / "lab/boot/kernel.c"
+    key = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    library = cache_home() / "lib" / f"kernel-{key}.so"
+    if not library.exists():
+        library.parent.mkdir(parents=True, exist_ok=True)
+        part = library.with_name(f"{library.name}.{os.getpid()}")
+        run(["gcc", "-O2", "-shared", "-fPIC", "-o", part, source])
+        part.rename(library)
+    return library
+
+
 def create(node: Node, boot_loader: str) -> None:
     """Lay out the container's folder; a half-made one of an interrupted run is replaced."""
     shutil.rmtree(node.home, ignore_errors=True)
     ssh.client_key(node.instance)
-    guest = image.guest_recipe(image.NODE_SUITE)
-    image.build(guest)
-    base = image.build(image.node_recipe(guest), guest)
+    guest, recipe = parts.build()
+    base = recipe.folder
     upper = node.home / "upper"
     (node.instance.home / "apt").mkdir(parents=True, exist_ok=True)
     for name in DISKS:
@@ -114,6 +129,10 @@ def create(node: Node, boot_loader: str) -> None:
     _write(upper / "etc/default/locale", "LANG=C.UTF-8\n")
     ssh.install(node, upper)
     units.install(upper)
+    library = upper / "usr/lib/gpunode-lab/lib/kernel.so"
+    library.parent.mkdir(parents=True)
+    shutil.copyfile(kernel_library(), library)
+    _write(upper / "etc/ld.so.preload", "/usr/lib/gpunode-lab/lib/kernel.so\n")
     _place_template(node, guest)
     # The file whose presence says that the folder is complete comes last.
     part = node.home / "config.part"

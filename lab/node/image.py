@@ -7,14 +7,11 @@ import json
 import shutil
 import subprocess
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from lab.console import LabError, locked, run, say, timed
 from lab.instance import cache_home
 from lab.node import machine, packages
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GUEST_TEMPLATES = {"trixie": "debian-13-standard_13.1-1_amd64.tar.zst", "bookworm": "debian-12-standard_12.12-1_amd64.tar.zst"}
 NODE_SUITE = "trixie"
@@ -34,11 +31,16 @@ class Recipe:
     files: tuple[tuple[str, str], ...]
     archive: machine.Archive
     script: str
+    # Packages of the lab's own repositories, and a text that stands for the repositories' content.
+    lab_packages: tuple[str, ...] = ()
+    lab_source: str = ""
+    lab_key: str = ""
 
     @property
     def key(self) -> str:
         """Twelve hexadecimal digits over everything that went in."""
         inputs = [self.kind, self.suite, self.packages, self.files, self.archive.mirror, self.archive.security, self.archive.settings]
+        inputs += [self.lab_packages, self.lab_source, self.lab_key]
         return hashlib.sha256(json.dumps([*inputs, self.script]).encode()).hexdigest()[:12]
 
     @property
@@ -69,7 +71,7 @@ debootstrap --variant=minbase --cache-dir="$DEBS" "$SUITE" "$TREE" $MIRROR
 _NODE_SCRIPT = """
 cp -a "$BASE" "$TREE"
 """
-_COMMON_SCRIPT = """
+_HEAD_SCRIPT = """
 printf '#!/bin/sh\\nexit 101\\n' >"$TREE/usr/sbin/policy-rc.d"
 chmod 755 "$TREE/usr/sbin/policy-rc.d"
 mount --bind "$DEBS" "$TREE/var/cache/apt/archives"
@@ -81,6 +83,20 @@ apt="apt-get -qq -o Dpkg::Use-Pty=0 -o APT::Keep-Downloaded-Packages=true"
 in_tree $apt update
 in_tree $apt -y dist-upgrade
 in_tree $apt -y --no-install-recommends install $PACKAGES
+"""
+_LAB_SCRIPT = """
+mkdir -p "$TREE/usr/lib/gpunode-lab/lab" "$TREE/usr/lib/gpunode-lab-apt" "$TREE/run/lab"
+mount --bind "$CODE" "$TREE/usr/lib/gpunode-lab/lab"
+mount --bind "$REPOSITORIES" "$TREE/usr/lib/gpunode-lab-apt"
+mount -t tmpfs tmp "$TREE/run/lab"
+echo "$LAB_SOURCE" >"$TREE/etc/apt/sources.list.d/lab-build.list"
+in_tree $apt -o Dir::Etc::sourcelist=sources.list.d/lab-build.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 update
+in_tree $apt -y --no-install-recommends install $LAB_PACKAGES
+rm "$TREE/etc/apt/sources.list.d/lab-build.list"
+rm -f "$TREE"/var/lib/apt/lists/*gpunode-lab*
+in_tree update-grub
+"""
+_TAIL_SCRIPT = """
 in_tree update-ca-certificates >/dev/null
 rm -f "$TREE"/usr/sbin/policy-rc.d "$TREE"/etc/machine-id "$TREE"/etc/resolv.conf "$TREE"/etc/hostname "$TREE"/etc/ssh/ssh_host_*
 rm -rf "$TREE"/var/log/*.log "$TREE"/var/log/apt
@@ -90,13 +106,14 @@ touch "$TREE/etc/machine-id"
 
 def guest_recipe(suite: str) -> Recipe:
     """Return the recipe of a standard container template of that suite."""
-    return Recipe("guest", suite, packages.GUEST, _machine_files(), machine.archive(), _GUEST_SCRIPT + _COMMON_SCRIPT)
+    return Recipe("guest", suite, packages.GUEST, _machine_files(), machine.archive(), _GUEST_SCRIPT + _HEAD_SCRIPT + _TAIL_SCRIPT)
 
 
-def node_recipe(base: Recipe) -> Recipe:
-    """Return the recipe of a node, which starts from the guest of the same suite."""
+def node_recipe(base: Recipe, lab_packages: tuple[str, ...] = (), lab_source: str = "", lab_key: str = "") -> Recipe:
+    """Return the recipe of a node, which starts from the guest of the same suite; ``lab_packages`` come from published repositories."""
     masks = ((f"masked {' '.join(packages.MASKED_IN_NODE)}", base.key),)
-    return Recipe("node", base.suite, packages.NODE, masks, base.archive, _NODE_SCRIPT + _COMMON_SCRIPT)
+    steps = _NODE_SCRIPT + _HEAD_SCRIPT + (_LAB_SCRIPT if lab_packages else "") + _TAIL_SCRIPT
+    return Recipe("node", base.suite, packages.NODE, masks, base.archive, steps, lab_packages, lab_source, lab_key)
 
 
 def _write_files(tree: Path, recipe: Recipe) -> None:
@@ -115,7 +132,13 @@ def _write_files(tree: Path, recipe: Recipe) -> None:
     (tree / "etc/dpkg/dpkg.cfg.d/90lab-unsafe-io").write_text("force-unsafe-io\n", encoding="utf-8")
 
 
-def _script(steps: str, tree: Path, recipe: Recipe, base: Path | None) -> None:
+def repositories() -> Path:
+    """Return where the repositories lie that root file systems are built from; each instance has its own ones besides."""
+    return cache_home() / "lab-apt"
+
+
+def run_script(steps: str, tree: Path, recipe: Recipe, base: Path | None) -> None:
+    """Run shell steps in mounts of their own, with TREE, DEBS, BASE... set; LabError with the log's end when one fails."""
     debs = cache_home() / "debs" / recipe.suite
     debs.mkdir(parents=True, exist_ok=True)
     variables = {
@@ -125,6 +148,10 @@ def _script(steps: str, tree: Path, recipe: Recipe, base: Path | None) -> None:
         "MIRROR": recipe.archive.mirror or "",
         "BASE": base or "",
         "PACKAGES": " ".join(recipe.packages),
+        "LAB_PACKAGES": " ".join(recipe.lab_packages),
+        "LAB_SOURCE": recipe.lab_source,
+        "REPOSITORIES": repositories(),
+        "CODE": Path(__file__).resolve().parents[1],
     }
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8"}
     log = tree.parent / f"{tree.name}.log"
@@ -152,11 +179,11 @@ def build(recipe: Recipe, base: Recipe | None = None) -> Path:
         tree.with_name(f"{tree.name}.log").unlink(missing_ok=True)
         with timed(f"building the {recipe.kind} root file system ({recipe.suite}): {len(recipe.packages)} packages on the base"):
             if base is None:
-                _script(_GUEST_SCRIPT, tree, recipe, None)
+                run_script(_GUEST_SCRIPT, tree, recipe, None)
                 _write_files(tree, recipe)
             else:
-                _script(_NODE_SCRIPT, tree, recipe, base.folder)
-            _script(_COMMON_SCRIPT, tree, recipe, None)
+                run_script(_NODE_SCRIPT, tree, recipe, base.folder)
+            run_script(_HEAD_SCRIPT + (_LAB_SCRIPT if recipe.lab_packages else "") + _TAIL_SCRIPT, tree, recipe, None)
             if recipe.kind == "node":
                 _finish_node(tree)
         tree.rename(recipe.folder)

@@ -9,9 +9,9 @@ GUEST = (
 )  # fmt: skip
 # What a Proxmox host has and the roles rely on; the toolchain is there because building DKMS modules is part of most tests.
 NODE = (
-    "acl", "bridge-utils", "busybox", "cpio", "curl", "dkms", "dosfstools", "e2fsprogs", "ethtool", "gcc", "initramfs-tools", "iptables",
-    "libc6-dev", "lsof", "lxc", "make", "mokutil", "nftables", "numactl", "openssh-server", "openssl", "patch", "pciutils", "psmisc",
-    "python3-apt", "rsync", "squashfs-tools", "uidmap", "wget", "zstd",
+    "acl", "bridge-utils", "busybox", "cpio", "curl", "dkms", "dosfstools", "e2fsprogs", "ethtool", "gcc", "gcc-14", "grub2-common",
+    "initramfs-tools", "iptables", "libc6-dev", "lsof", "lxc", "make", "mokutil", "nftables", "numactl",
+    "openssh-server", "openssl", "patch", "pciutils", "psmisc", "python3-apt", "rsync", "squashfs-tools", "uidmap", "wget", "zstd",
 )  # fmt: skip
 # They would take apt's locks or disks' time at moments of their own.
 MASKED_IN_NODE = (

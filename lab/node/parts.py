@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab import apt
+from lab.node import image
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -24,6 +26,35 @@ def modules(name: str) -> dict[str, ModuleType]:
 def repositories() -> list[apt.Repository]:
     """Return every part's repository."""
     return [module.repository() for module in modules("repository").values()]
+
+
+def node_image() -> tuple[image.Recipe, image.Recipe]:
+    """Return the recipes of guest and node; the node holds what parts name in ``repository.INSTALLED``, from ``INSTALLED_COMPONENT``."""
+    guest = image.guest_recipe(image.NODE_SUITE)
+    names: list[str] = []
+    lines: list[str] = []
+    keys: list[str] = []
+    for module in modules("repository").values():
+        if not (wanted := getattr(module, "INSTALLED", ())):
+            continue
+        repository = module.repository()
+        place = f"file:/usr/lib/gpunode-lab-apt/{repository.name}"
+        names += wanted
+        lines += [f"deb [signed-by=/usr/lib/gpunode-lab-apt/{apt.KEYRING}] {place} {repository.suite} {module.INSTALLED_COMPONENT}"]
+        keys += [package.key for packages in repository.components.values() for package in packages]
+    return guest, image.node_recipe(guest, tuple(names), "\n".join(lines), hashlib.sha256(" ".join(keys).encode()).hexdigest())
+
+
+def build() -> tuple[image.Recipe, image.Recipe]:
+    """Build guest and node where the cache lacks them and return their recipes."""
+    guest, node = node_image()
+    image.build(guest)
+    if not node.folder.is_dir():
+        for module in modules("repository").values():
+            if getattr(module, "INSTALLED", ()):
+                apt.publish(module.repository(), image.repositories())
+        image.build(node, guest)
+    return guest, node
 
 
 def publish(instance: Instance) -> None:
