@@ -54,7 +54,7 @@ def test_no_access(lab):
     assert pair["can_access"] is False
     assert pair["data_ok"] is True
     assert pair["read_latency_us"] is None
-    assert pair["copy_gbps"] > 30  # bandwidth alone does not show the loss
+    assert pair["copy_gbps"] > 15  # bandwidth alone does not show the loss
 
 
 def test_staged_shows_in_latency_alone(lab):

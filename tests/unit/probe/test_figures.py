@@ -131,8 +131,8 @@ def test_without_the_ptx_compiler_copies_and_data_are_still_measured(lab):
         assert pair["status"] == "ok"
         assert pair["read_latency_us"] is None
         assert pair["sm_read_gbps"] is None
-        assert pair["copy_gbps"] > 30
-        assert pair["bidirectional_gbps"] > 30
+        assert pair["copy_gbps"] > 15
+        assert pair["bidirectional_gbps"] > 15
         assert "libnvidia-ptxjitcompiler.so.1" in pair["no_kernels"]
         assert "221" in pair["no_kernels"]
 
