@@ -1,0 +1,126 @@
+"""The judgement of a node: all rules over a snapshot, and the result as others read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from .findings import Finding, by_consequence, exit_code, verdict
+from .rules import baseline as baselines
+from .rules.devices import check_devices
+from .rules.driver import check_driver
+from .rules.fabric import check_fabric
+from .rules.flags import check_flags
+from .rules.pairs import check_pairs, failing, good
+from .rules.pcie import check_pcie
+from .rules.unread import check_unread
+from .state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .snapshot import Snapshot
+
+RESULT_SCHEMA: Final = "gpunode.p2p/1"
+TOLERANCE_PCT: Final = 10.0
+"""Copies repeat within 2 % on an idle node; 10 % keeps thermal and scheduling noise of a busy one out."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller expects. ``measured``: pairs are required, so that their absence is an unknown that decides."""
+
+    measured: bool = True
+    expect_gpus: int | None = None
+    min_gbps: float | None = None
+    tolerance_pct: float = TOLERANCE_PCT
+
+
+@dataclass
+class Judgement:
+    """Findings, those of most consequence first, and the state that they were read from."""
+
+    state: State
+    findings: list[Finding]
+    baseline: Mapping[str, Any] | None = None
+    changed: list[dict[str, str]] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        """pass, warn, fail or unknown."""
+        return verdict(self.findings)
+
+    @property
+    def exit_code(self) -> int:
+        """0 healthy, 1 an error, 3 could not tell what was asked."""
+        return exit_code(self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result, schema gpunode.p2p/1."""
+        state = self.state
+        data: dict[str, Any] = {
+            "schema": RESULT_SCHEMA,
+            "host": state.snapshot.data.get("host"),
+            "collected_at": state.snapshot.data.get("collected_at"),
+            "verdict": self.verdict,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "gpus": [_gpu(gpu) for gpu in state.gpus],
+            "topology": state.topology.to_dict() if state.topology else None,
+            "p2p_status": {letter: status.matrix for letter, status in state.p2p_status.items()},
+            "pairs": [pair.to_dict() for pair in state.pairs or []],
+            "baseline": None,
+            "environment": baselines.environment(state),
+            "measurement": state.snapshot.measurement,
+            "simulated": state.simulated,
+        }
+        short = {letter: status.rows for letter, status in state.p2p_status.items() if status.rows != status.gpus}
+        if short:
+            data["p2p_status_rows"] = short
+        if self.baseline is not None:
+            data["baseline"] = {"saved_at": self.baseline.get("saved_at"), "host": self.baseline.get("host"), "changed": self.changed}
+        return data
+
+
+def _gpu(gpu: Any) -> dict[str, Any]:
+    info = gpu.info
+    told = {
+        "index": gpu.index,
+        "bdf": gpu.bdf,
+        "name": info.name if info else None,
+        "uuid": info.uuid if info else None,
+        "driver": gpu.driver,
+        "memory_mib": info.fb_total_mib if info else None,
+        "memory_used_mib": info.fb_used_mib if info else None,
+        "bar1_mib": info.bar1_total_mib if info else None,
+        "link_width": info.width_current if info else None,
+        "addressing_mode": info.addressing_mode if info else None,
+        "bridges": gpu.path or None,
+    }
+    return {key: value for key, value in told.items() if value is not None}
+
+
+def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[str, Any] | None = None) -> Judgement:
+    """Apply every rule to a snapshot. ``baseline`` is what ``rules.baseline.load`` returned; nothing is read or touched."""
+    options = options or Options()
+    state = State(snapshot)
+    harm = failing(state.pairs)
+    changed = baselines.changes(state, baseline) if baseline is not None else []
+    findings: list[Finding] = []
+    findings += check_driver(state)
+    findings += check_devices(state, options.expect_gpus, harm)
+    findings += check_fabric(state)
+    pairs = list(check_pairs(state, options.measured, options.min_gbps, baselines.suspects(changed)))
+    compared = list(baselines.check_baseline(state, baseline, options.tolerance_pct, changed)) if baseline is not None else []
+    known = baselines.known_links(baseline)
+    findings += _without_doubles(compared, pairs)
+    findings += pairs
+    findings += check_flags(state)
+    findings += check_pcie(state, harm, good(state.pairs), known)
+    findings += check_unread(state)
+    return Judgement(state, by_consequence(findings), baseline, changed)
+
+
+def _without_doubles(compared: list[Finding], pairs: list[Finding]) -> list[Finding]:
+    """Leave out what the measurement says already, unless the baseline makes it graver."""
+    told = {(finding.id, finding.subject): finding.severity for finding in pairs}
+    return [finding for finding in compared if told.get((finding.id, finding.subject)) != finding.severity]

@@ -1,0 +1,146 @@
+"""`nvidia-smi topo -m`: paths between GPUs and to adapters, CPU and NUMA affinity."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from .matrix import Row, Table, read_table
+
+WHAT: Final = "nvidia-smi topo -m"
+_CELL: Final = r"NV\d+|SYS|NODE|PHB|PXB|PIX|SOC|PSB|X|N/A|ERR!"
+"""SOC and PSB are of drivers before 384; N/A and ERR! stand where the driver could not tell."""
+_LEGEND_END: Final = r"NV#\s*="
+_CPUS: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*|N/A")
+_NUMBER: Final = re.compile(r"\d+|N/A")
+SYMMETRIC_NUMA: Final = ("PIX", "PXB", "PHB", "NODE", "PSB")
+"""Paths that stay within one NUMA node."""
+
+
+@dataclass
+class Topology:
+    """The matrix as printed; ``rows`` names the GPU of each row of ``matrix``, all of them unless the text is cut."""
+
+    gpus: list[str]
+    nics: list[str]
+    columns: list[str]
+    rows: list[str]
+    matrix: list[list[str]]
+    gpu_nic_matrix: list[list[str]]
+    cpu_affinity: list[str | None] = field(default_factory=list)
+    numa_affinity: list[str | None] = field(default_factory=list)
+    gpu_numa_id: list[str | None] = field(default_factory=list)
+    nic_names: dict[str, str] = field(default_factory=dict)
+    complete: bool = True
+    notes: list[str] = field(default_factory=list)
+
+    def path(self, source: int, target: int) -> str | None:
+        """Path between GPUs by their index; None where the text does not say."""
+        for one, other in ((source, target), (target, source)):
+            label = f"GPU{one}"
+            if label in self.rows and f"GPU{other}" in self.gpus:
+                return self.matrix[self.rows.index(label)][self.gpus.index(f"GPU{other}")]
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data as in the result's ``topology``."""
+        data: dict[str, Any] = {
+            "gpus": self.gpus,
+            "nics": self.nics,
+            "matrix": self.matrix,
+            "gpu_nic_matrix": self.gpu_nic_matrix,
+            "cpu_affinity": self.cpu_affinity,
+            "numa_affinity": self.numa_affinity,
+            "gpu_numa_id": self.gpu_numa_id,
+            "complete": self.complete,
+        }
+        if self.rows != self.gpus:
+            data["rows"] = self.rows
+        if self.nic_names:
+            data["nic_names"] = self.nic_names
+        if self.notes:
+            data["notes"] = self.notes
+        return data
+
+
+def parse_topo(text: str) -> Topology:
+    """Read the output of ``nvidia-smi topo -m``.
+
+    A text that is cut gives the rows that are whole, with ``complete`` False. Raises NotUnderstoodError for a text that holds no such
+    matrix, or one that contradicts itself (a cell too many, X off the diagonal, a cell that no driver prints).
+    """
+    table = read_table(text, WHAT, _CELL, _LEGEND_END)
+    count = len(table.gpus)
+    whole = [table.rows[label] for label in table.gpus if label in table.rows]
+    rows = [(row.label, row.cells[:count]) for row in whole]
+    if table.partial is not None and table.partial.label in table.gpus and len(table.partial.cells) >= count:
+        rows.append((table.partial.label, table.partial.cells[:count]))
+    topology = Topology(
+        gpus=table.gpus,
+        nics=table.others,
+        columns=table.columns,
+        rows=[label for label, _ in rows],
+        matrix=[cells for _, cells in rows],
+        gpu_nic_matrix=[row.cells[count:] for row in whole] if table.others else [],
+        complete=table.complete,
+        nic_names=_nic_names(table.legend),
+    )
+    _affinity(topology, table, whole)
+    _notes(topology, table)
+    return topology
+
+
+def _nic_names(legend: list[str]) -> dict[str, str]:
+    return {match[1]: match[2] for line in legend if (match := re.fullmatch(r"(NIC\d+)\s*:\s*(\S+)", line))}
+
+
+def _affinity(topology: Topology, table: Table, whole: list[Row]) -> None:
+    """Fill the affinity columns; the last row of a text that is cut gives only what cannot have been longer."""
+    kinds = [("numa" if "NUMA" in name else "cpu") if "ID" not in name else "id" for name in table.columns]
+    lists: dict[str, list[str | None]] = {kind: [] for kind in kinds}
+    for row in whole:
+        values = _columns_of(row, kinds)
+        cut_here = row.last and None in values
+        for kind, value in zip(kinds, values, strict=True):
+            lists[kind].append(value)
+        if cut_here:
+            topology.complete = False
+        if row.last and not table.complete and not cut_here and kinds and values[-1] not in {"N/A", None}:
+            lists[kinds[-1]][-1] = None
+    for kind, values in lists.items():
+        while values and values[-1] is None:
+            values.pop()
+        setattr(topology, {"cpu": "cpu_affinity", "numa": "numa_affinity", "id": "gpu_numa_id"}[kind], values)
+
+
+def _columns_of(row: Row, kinds: list[str]) -> list[str | None]:
+    """Values of the affinity columns; '' is an empty CPU affinity, None what the text does not give."""
+    words = row.rest.split()
+    shapes = {"cpu": _CPUS, "numa": _CPUS, "id": _NUMBER}
+    if len(words) > len(kinds) and words[0].endswith(","):
+        words[:2] = ["".join(words[:2])]
+    if len(words) == len(kinds):
+        values: list[str | None] = list(words)
+    elif len(words) == len(kinds) - 1 and row.rest.startswith("\t\t") and kinds[0] == "cpu":
+        values = ["", *words]  # the GPU's CPUs are outside this container's cpuset
+    elif row.last:
+        values = [*words[: max(0, len(words) - 1)], *[None] * len(kinds)][: len(kinds)]
+    else:
+        values = [None] * len(kinds)
+    return [value if value in {None, ""} or shapes[kind].fullmatch(str(value)) else None for kind, value in zip(kinds, values, strict=True)]
+
+
+def _notes(topology: Topology, table: Table) -> None:
+    for line in table.before:
+        if match := re.search(r"(\d+) NICs? found in the topology, only displaying (\d+)", line):
+            topology.notes.append(f"{match[1]} NICs found, {match[2]} shown")
+    for one, row in zip(topology.rows, topology.matrix, strict=True):
+        for other, value in zip(topology.gpus, row, strict=True):
+            if other in topology.rows and one < other:
+                back = topology.matrix[topology.rows.index(other)][topology.gpus.index(one)]
+                if back != value:
+                    topology.notes.append(f"{one} to {other} reads {value}, back {back}")
+    if not topology.complete:
+        missing = [label for label in topology.gpus if label not in topology.rows]
+        topology.notes.append("the text is cut" + (f": no row for {', '.join(missing)}" if missing else ""))

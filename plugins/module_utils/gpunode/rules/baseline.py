@@ -1,0 +1,296 @@
+"""Baselines: what a node was like when it was healthy, and what has changed since, suspects first."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from ..findings import ERROR, INFO, WARNING, Finding
+from ..parsers.driver_files import parse_cmdline
+from ..snapshot import SCHEMA as SNAPSHOT_SCHEMA
+from ..snapshot import Snapshot
+from ..state import Pair, State
+from .naming import name_pairs
+from .pcie import iommu_type, link_widths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+SCHEMA: Final = "gpunode.baseline/1"
+LATENCY_FACTOR: Final = 1.5
+"""Read latency repeats within 5 %; half as much again is another path."""
+COMPARED: Final = (("copy_gbps", "copies"), ("bidirectional_gbps", "both directions at once"), ("sm_read_gbps", "loads of kernels"))
+ENVIRONMENT: Final = (
+    ("kernel", "kernel"),
+    ("driver", "driver"),
+    ("container_driver", "driver in the container"),
+    ("cmdline", "kernel command line"),
+    ("bios", "BIOS"),
+    ("iommu", "IOMMU"),
+    ("hmm_disabled", "uvm_disable_hmm"),
+    ("registry_dwords", "RegistryDwords of the module"),
+    ("module_options", "options in modprobe.d"),
+    ("vbios", "VBIOS"),
+    ("gsp_firmware", "GSP firmware"),
+)
+"""What can explain a change, in the order in which it usually does."""
+
+
+class BaselineError(ValueError):
+    """Raised for data that is no baseline."""
+
+
+def build(state: State, saved_at: str) -> dict[str, Any]:
+    """Return the baseline of a node as it is now, plain data."""
+    topology = state.topology
+    log = state.kernel_log
+    limited = {limit.bus_id: limit.speed * limit.width for limit in log.limited} if log else {}
+    gpus: list[dict[str, Any]] = []
+    for gpu in state.gpus:
+        width, _, _ = link_widths(state, gpu)
+        entry = {
+            "index": gpu.index,
+            "bdf": gpu.bdf,
+            "uuid": gpu.info.uuid if gpu.info else None,
+            "name": gpu.info.name if gpu.info else None,
+            "link_width": width,
+            "bar1_total_mib": gpu.info.bar1_total_mib if gpu.info else None,
+            "limited_gtps_lanes": limited.get(gpu.bdf),
+        }
+        gpus.append({key: value for key, value in entry.items() if value is not None})
+    return {
+        "schema": SCHEMA,
+        "host": state.snapshot.data.get("host"),
+        "saved_at": saved_at,
+        "environment": environment(state),
+        "gpu_count": state.count,
+        "gpus": gpus,
+        "topology": {"gpus": topology.gpus, "rows": topology.rows, "matrix": topology.matrix} if topology else None,
+        "measurement": {key: state.snapshot.measurement[key] for key in ("mode",) if key in state.snapshot.measurement},
+        "pairs": [pair.to_dict() for pair in state.pairs or []],
+        "simulated": state.simulated,
+    }
+
+
+def environment(state: State) -> dict[str, str]:
+    """Versions and settings that can change the picture; what was not read is left out."""
+
+    def joined(values: set[str | None]) -> str | None:
+        told = sorted(value for value in values if value)
+        return ", ".join(told) if told else None
+
+    bios = [state.host.file(f"/sys/class/dmi/id/{name}") for name in ("bios_vendor", "bios_version", "bios_date")]
+    hmm = state.host.file("/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
+    options = state.modprobe.options if state.modprobe else {}
+    container = state.container
+    libraries = [container.link(match[0]).text for match in container.paths("links", r".*/libcuda\.so\.1")] if container else []
+    found = {
+        "kernel": state.kernel,
+        "driver": state.driver_version,
+        "container_driver": joined({text.partition(".so.")[2] for text in libraries}),
+        "cmdline": " ".join(state.cmdline) if state.cmdline is not None else None,
+        "bios": " ".join(reading.text.strip() for reading in bios if reading.ok) or None,
+        "iommu": joined({iommu_type(state, gpu.bdf) for gpu in state.gpus}),
+        "hmm_disabled": hmm.text.strip() if hmm.ok else None,
+        "registry_dwords": (state.params or {}).get("RegistryDwords"),
+        "module_options": joined(
+            {
+                f"{module} {name}={value}"
+                for module, pairs in options.items()
+                if module.startswith("nvidia")
+                for name, (value, _) in pairs.items()
+            }
+        ),
+        "vbios": joined({gpu.info.vbios for gpu in state.gpus if gpu.info}),
+        "gsp_firmware": joined({gpu.info.gsp_firmware for gpu in state.gpus if gpu.info}),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def load(text: str) -> dict[str, Any]:
+    """Read a baseline file; a saved snapshot serves as one too. Raises BaselineError for anything else."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise BaselineError(f"not JSON: {error}") from None
+    if isinstance(data, dict) and data.get("schema") == SNAPSHOT_SCHEMA:
+        return build(State(Snapshot(data)), str(data.get("collected_at", "")))
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise BaselineError(f"schema is {data.get('schema')!r}" if isinstance(data, dict) else "not a JSON object")
+    for key, kind in (("environment", dict), ("gpus", list), ("pairs", list)):
+        if not isinstance(data.get(key), kind):
+            raise BaselineError(f"{key} is {type(data.get(key)).__name__}, expected {kind.__name__}")
+    return data
+
+
+def known_links(baseline: Mapping[str, Any] | None) -> dict[str, dict[str, int | float | None]]:
+    """Address to link width, BAR1 and boot-time limit of the baseline."""
+    return {gpu["bdf"]: gpu for gpu in (baseline or {}).get("gpus", []) if isinstance(gpu, dict) and "bdf" in gpu}
+
+
+def changes(state: State, baseline: Mapping[str, Any]) -> list[dict[str, str]]:
+    """What can explain a change: [{"what", "before", "after"}], in the order in which it usually does; unread things are left out."""
+    before, after = baseline["environment"], environment(state)
+    found = []
+    for key, what in ENVIRONMENT:
+        if key not in before or key not in after or before[key] == after[key]:
+            continue
+        if key == "cmdline":
+            old, new = parse_cmdline(before[key]), parse_cmdline(after[key])
+            gone = [word for word in old if word not in new and not word.startswith("BOOT_IMAGE=")]
+            added = [word for word in new if word not in old and not word.startswith("BOOT_IMAGE=")]
+            if gone or added:
+                found.append({"what": what, "before": " ".join(gone) or "(nothing removed)", "after": " ".join(added) or "(nothing added)"})
+        else:
+            found.append({"what": what, "before": str(before[key]) or "(empty)", "after": str(after[key]) or "(empty)"})
+    return found
+
+
+def suspects(changed: list[dict[str, str]]) -> str:
+    """The changes in one line, for the evidence of failures; '' without any."""
+    if not changed:
+        return ""
+    return "changed since the baseline: " + "; ".join(f"{entry['what']} {entry['before']} -> {entry['after']}" for entry in changed)
+
+
+def check_baseline(state: State, baseline: Mapping[str, Any], tolerance_pct: float, changed: list[dict[str, str]]) -> Iterator[Finding]:
+    """Yield findings about what is different from the baseline."""
+    told = suspects(changed)
+    yield from _gpus(state, baseline)
+    yield from _topology(state, baseline, told)
+    yield from _lost_pairs(state, baseline, told)
+    if not state.light and (baseline.get("measurement") or {}).get("mode") != "light":
+        yield from _slower(state, baseline, tolerance_pct, told)
+    if changed:
+        yield Finding("environment-changed", INFO, "host", f"{len(changed)} things changed since the baseline", told, "", "")
+
+
+def _gpus(state: State, baseline: Mapping[str, Any]) -> Iterator[Finding]:
+    before = [gpu for gpu in baseline["gpus"] if gpu.get("index") is not None]
+    count = baseline.get("gpu_count") or len(before)
+    if state.count is not None and state.count < count:
+        here = {gpu.bdf for gpu in state.gpus if gpu.index is not None}
+        uuids = {gpu.info.uuid for gpu in state.gpus if gpu.info and gpu.info.uuid}
+        gone = [gpu for gpu in before if here and gpu.get("bdf") not in here and gpu.get("uuid") not in uuids]
+        names = ", ".join(f"{gpu.get('name', 'GPU')} at {gpu['bdf']}" for gpu in gone)
+        yield Finding(
+            "gpu-missing",
+            ERROR,
+            ", ".join(gpu["bdf"] for gpu in gone) or "host",
+            f"{state.count} of {count} GPUs of the baseline are there" + (f"; gone: {names}" if names else ""),
+            f"the driver offers {state.count}, the baseline of {baseline.get('saved_at')} had {count}",
+            "lspci -d 10de: -k tells whether the card is on the bus; when it is not: power, riser, slot; when it is: its driver",
+        )
+    moved = []
+    places = {gpu.get("uuid"): gpu.get("bdf") for gpu in before if gpu.get("uuid")}
+    for gpu in state.gpus:
+        uuid = gpu.info.uuid if gpu.info else None
+        if uuid in places and places[uuid] != gpu.bdf:
+            moved.append(f"{uuid} moved from {places[uuid]} to {gpu.bdf}")
+    if moved and len(places) == len([gpu for gpu in before if gpu.get("uuid")]):
+        yield Finding(
+            "topology-changed",
+            WARNING,
+            "host",
+            f"{len(moved)} GPUs have another PCI address than in the baseline",
+            "; ".join(moved),
+            "when cards were moved on purpose, save a new baseline",
+        )
+
+
+def _topology(state: State, baseline: Mapping[str, Any], told: str) -> Iterator[Finding]:
+    before = baseline.get("topology")
+    if not before or state.topology is None:
+        return
+    fewer, other = [], []
+    for label, row in zip(before["rows"], before["matrix"], strict=True):
+        for target, cell in zip(before["gpus"], row, strict=True):
+            now = state.topology.path(int(label[3:]), int(target[3:]))
+            if now is None or now == cell:
+                continue
+            words = f"{label}->{target} {cell} -> {now}"
+            (fewer if cell.startswith("NV") and _links(now) < _links(cell) else other).append(words)
+    if fewer:
+        yield Finding(
+            "nvlink-lost",
+            ERROR,
+            "host",
+            f"{len(fewer)} ordered pairs have fewer NVLinks than in the baseline",
+            "; ".join([", ".join(fewer), *([told] if told else [])]),
+            "systemctl status nvidia-fabricmanager; nvidia-smi nvlink -s; reset the GPUs together or reboot; reseat bridges",
+        )
+    if other:
+        yield Finding(
+            "topology-changed",
+            WARNING,
+            "host",
+            f"the path of {len(other)} ordered pairs is another than in the baseline",
+            "; ".join([", ".join(other), *([told] if told else [])]),
+            "BIOS settings (NPS, bifurcation) and slots decide it; when it is meant, save a new baseline",
+        )
+
+
+def _links(path: str) -> int:
+    return int(path[2:]) if path.startswith("NV") and path[2:].isdecimal() else 0
+
+
+def _lost_pairs(state: State, baseline: Mapping[str, Any], told: str) -> Iterator[Finding]:
+    """Pairs that the driver refuses now and that carried data then: an error even where the flags alone would be a warning."""
+    worked = {(pair["src"], pair["dst"]) for pair in baseline["pairs"] if pair.get("status") == "ok"}
+    gone = [pair for pair in state.pairs or [] if (pair.src, pair.dst) in worked and pair.status == "no-access"]
+    if gone:
+        subject, meaning = name_pairs(gone, state.pairs or [], state)
+        yield Finding(
+            "p2p-no-access",
+            ERROR,
+            subject,
+            f"peer access that the baseline had is gone: {meaning}",
+            "; ".join(part for part in ("pairs: " + ", ".join(pair.name for pair in gone), told) if part),
+            "look at what changed first: driver, kernel command line, module options",
+        )
+
+
+def _slower(state: State, baseline: Mapping[str, Any], tolerance_pct: float, told: str) -> Iterator[Finding]:
+    before = {(pair["src"], pair["dst"]): pair for pair in baseline["pairs"] if pair.get("status") == "ok"}
+    pairs = state.pairs or []
+    compared = [pair for pair in pairs if (pair.src, pair.dst) in before and pair.status == "ok"]
+    for key, what in COMPARED:
+        slower = [pair for pair in compared if _less(getattr(pair, key), before[pair.src, pair.dst].get(key), tolerance_pct)]
+        if slower:
+            worst = min(slower, key=lambda pair: getattr(pair, key) / before[pair.src, pair.dst][key])
+            then = before[worst.src, worst.dst][key]
+            change = 100 * (1 - getattr(worst, key) / then)
+            yield _slower_finding(
+                state,
+                slower,
+                f"{what} are slower than in the baseline",
+                f"{worst.name} {then:.1f} -> {getattr(worst, key):.1f} GB/s, -{change:.0f} %",
+                told,
+            )
+    late = [pair for pair in compared if _more(pair.read_latency_us, before[pair.src, pair.dst].get("read_latency_us"))]
+    if late:
+        worst = max(late, key=lambda pair: pair.read_latency_us or 0.0)
+        then = before[worst.src, worst.dst]["read_latency_us"]
+        yield _slower_finding(
+            state, late, "read latency is higher than in the baseline", f"{worst.name} {then:.2f} -> {worst.read_latency_us:.2f} us", told
+        )
+
+
+def _slower_finding(state: State, bad: list[Pair], what: str, worst: str, told: str) -> Finding:
+    subject, meaning = name_pairs(bad, state.pairs or [], state)
+    return Finding(
+        "p2p-slower-than-baseline",
+        ERROR,
+        subject,
+        f"{what}: {meaning}",
+        "; ".join(part for part in (f"worst {worst}", "pairs: " + ", ".join(pair.name for pair in bad), told) if part),
+        "look at what changed first; then link width and speed under load, ACS and IOMMU",
+    )
+
+
+def _less(now: float | None, then: float | None, tolerance_pct: float) -> bool:
+    return bool(now and then) and (now or 0.0) < (then or 0.0) * (1 - tolerance_pct / 100)
+
+
+def _more(now: float | None, then: float | None) -> bool:
+    return bool(now and then) and (now or 0.0) > (then or 0.0) * LATENCY_FACTOR

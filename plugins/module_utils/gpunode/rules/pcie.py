@@ -1,0 +1,331 @@
+"""Rules about the way between GPUs: IOMMU, access control services, links, errors, BAR size."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ..findings import ERROR, INFO, WARNING, Finding
+from ..parsers.driver_files import parse_aer, parse_speed
+from ..snapshot import MISSING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..state import Gpu, State
+
+TRANSLATING: Final = ("DMA", "DMA-FQ")
+"""Types of an IOMMU group whose devices' addresses are translated; 'identity' is iommu=pt."""
+CORRECTABLE_LIMIT: Final = 100
+"""Correctable errors since boot that are worth a warning: a few at link training are normal, a bad riser makes thousands."""
+SMALL_BAR_MIB: Final = 256
+"""The BAR1 that a GPU gets without Resizable BAR."""
+P2P_READ_GEN: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+SAME_SWITCH: Final = ("PIX", "PXB")
+ACS_RATIO: Final = 1.3
+"""Bidirectional over unidirectional below which a pair under one switch is redirected: measured 1.0 with, 1.9 without redirection."""
+
+
+def check_pcie(state: State, pairs_failing: bool, pairs_good: bool, known: dict[str, dict[str, int | float | None]]) -> Iterator[Finding]:
+    """Yield findings about the bus. ``known``: address to link_width and max_speed of the baseline, which are no news."""
+    yield from _iommu(state, pairs_failing)
+    yield from _acs(state, pairs_failing, pairs_good)
+    yield from _links(state, known)
+    yield from _errors(state)
+    yield from _bar(state, pairs_failing, known)
+
+
+def iommu_type(state: State, bdf: str) -> str | None:
+    """Type of a device's IOMMU group; 'off' without a group, None where it was not read."""
+    link = state.host.link(f"/sys/bus/pci/devices/{bdf}/iommu_group")
+    if link.state == MISSING:
+        return "off"
+    if not link.ok:
+        return None
+    group = link.text.rstrip("/").rsplit("/", 1)[-1]
+    kind = state.host.file(f"/sys/kernel/iommu_groups/{group}/type")
+    return kind.text.strip() if kind.ok and kind.text.strip() else None
+
+
+def _iommu(state: State, failing: bool) -> Iterator[Finding]:
+    types = {gpu.name: iommu_type(state, gpu.bdf) for gpu in state.gpus}
+    translated = [name for name, kind in types.items() if kind in TRANSLATING]
+    log = state.kernel_log
+    faults = log.io_page_faults if log else 0
+    if not translated and not faults:
+        return
+    evidence = f"/sys/kernel/iommu_groups/…/type: {types[translated[0]]} for {', '.join(translated)}" if translated else ""
+    if faults and log:
+        evidence += ("; " if evidence else "") + f"kernel log: {faults} page faults, the first: {log.io_page_fault}"
+    if state.cmdline is not None:
+        told = [word for word in state.cmdline if "iommu" in word]
+        evidence += f"; kernel command line: {' '.join(told) or 'no iommu parameter'}"
+    yield Finding(
+        "iommu-translated",
+        ERROR if failing or faults else WARNING,
+        "host" if len(translated) != 1 else translated[0],
+        "the IOMMU translates the GPUs' addresses: peer-to-peer may hang or lose data"
+        if translated
+        else "the IOMMU reports page faults of devices",
+        evidence,
+        "boot with iommu=pt, or amd_iommu=off / intel_iommu=off where no VM needs passthrough (GRUB: /etc/default/grub and update-grub; "
+        "systemd-boot: /etc/kernel/cmdline and proxmox-boot-tool refresh)",
+        "pytorch/pytorch#84803; tinygrad/open-gpu-kernel-modules#18; vllm-project/vllm#51513",
+    )
+
+
+def redirecting_bridges(state: State) -> dict[str, list[str]]:
+    """Bridges that send peer traffic up to the root, with the GPUs below each; bridges without GPUs are left out when paths are known."""
+    devices = state.lspci or {}
+    redirecting = [bdf for bdf, device in devices.items() if device.is_bridge and device.acs_redirect]
+    below = {bdf: [gpu.name for gpu in state.gpus if bdf in gpu.path] for bdf in redirecting}
+    if any(gpu.path for gpu in state.gpus):
+        return {bdf: names for bdf, names in below.items() if names}
+    return below
+
+
+def halved_pairs(state: State) -> list[str]:
+    """Pairs under one switch whose two directions together are no faster than one."""
+    return [
+        f"{pair.name} {pair.bidirectional_gbps:.1f} of {pair.copy_gbps:.1f} GB/s"
+        for pair in state.pairs or []
+        if not state.light
+        and pair.path in SAME_SWITCH
+        and pair.copy_gbps
+        and pair.bidirectional_gbps
+        and pair.bidirectional_gbps / pair.copy_gbps < ACS_RATIO
+    ]
+
+
+def _acs(state: State, failing: bool, good: bool) -> Iterator[Finding]:
+    bridges = redirecting_bridges(state)
+    halved = halved_pairs(state)
+    log = state.kernel_log
+    override = bool(log and log.acs_override)
+    if not bridges and not halved:
+        return
+    shared = [bdf for bdf, names in bridges.items() if len(names) > 1 or (state.lspci or {})[bdf].port_type == "Downstream Port"]
+    paths_known = any(gpu.path for gpu in state.gpus)
+    if halved or (failing and bridges):
+        severity = ERROR
+    elif good and paths_known and not shared:
+        severity = INFO  # a root port with one GPU: its traffic goes through the root in any case
+    else:
+        severity = WARNING
+    shown = [f"{bdf} ACSCtl ReqRedir+/CmpltRedir+ above {', '.join(names) or 'unknown devices'}" for bdf, names in bridges.items()]
+    evidence = (["lspci -vvv: " + "; ".join(shown)] if shown else []) + (
+        ["both directions at once: " + ", ".join(halved)] if halved else []
+    )
+    evidence += ["kernel log: pcie_acs_override is active"] if override else []
+    count = len(bridges)
+    yield Finding(
+        "acs-redirect",
+        severity,
+        ", ".join(bridges) or "switches",
+        f"{count} PCIe bridge{'s' if count != 1 else ''} send{'s' if count == 1 else ''} peer-to-peer traffic up to the root complex"
+        if bridges
+        else "pairs under one switch share one direction's bandwidth, as with ACS redirection",
+        "; ".join(evidence),
+        "setpci -s BRIDGE ECAP_ACS+6.w=0 on each, at every boot (a oneshot unit); ACS off in the BIOS; no pcie_acs_override",
+        "NVIDIA/nccl#2079; NCCL user guide, 'PCI Access Control Services'",
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() and int(text) > 0 else None
+
+
+def link_widths(state: State, gpu: Gpu) -> tuple[int | None, int | None, str]:
+    """Return (current, possible, where it was read): what card and slot above it can both do. The width is the same idle and busy."""
+    current, top = _number(state.sysfs(gpu.bdf, "current_link_width")), _number(state.sysfs(gpu.bdf, "max_link_width"))
+    where = f"/sys/bus/pci/devices/{gpu.bdf}/current_link_width"
+    if gpu.path and (slot := _number(state.sysfs(gpu.path[-1], "max_link_width"))) is not None and top is not None:
+        top = min(top, slot)
+    if (current is None or top is None) and gpu.pci and gpu.pci.link_now and gpu.pci.link_cap:
+        current, top, where = gpu.pci.link_now.width, gpu.pci.link_cap.width, "lspci LnkSta and LnkCap"
+    if (current is None or top is None) and gpu.info:
+        current, top, where = gpu.info.width_current, gpu.info.width_max, "nvidia-smi -q, Link Width"
+    return current, top, where
+
+
+def _links(state: State, known: dict[str, dict[str, int | float | None]]) -> Iterator[Finding]:
+    slow: set[str] = set()
+    for gpu in state.gpus:
+        current, top, where = link_widths(state, gpu)
+        before = known.get(gpu.bdf, {}).get("link_width")
+        if current is not None and top is not None and current < top:
+            slow.add(gpu.bdf)
+            same = before == current
+            yield Finding(
+                "pcie-width-reduced",
+                INFO if same else ERROR,
+                gpu.name,
+                f"{gpu.name} has {current} of {top} PCIe lanes" + (", as in the baseline" if same else ""),
+                f"{where}: x{current}, possible x{top}" + (f"; baseline x{before}" if before else ""),
+                "reseat card and riser, clean the contacts, look at the slot's bifurcation in the BIOS; when the slot has no more lanes, "
+                "save a baseline",
+            )
+        yield from _speed(state, gpu)
+    yield from _uplinks(state)
+    yield from _limited(state, slow, known)
+
+
+def loaded_speed(state: State, bdf: str) -> float | None:
+    """Link speed of a device in GT/s while it was under load, when the measurement noted it."""
+    told = state.snapshot.measurement.get("links")
+    text = told.get(f"/sys/bus/pci/devices/{bdf}/current_link_speed") if isinstance(told, dict) else None
+    return parse_speed(text) if isinstance(text, str) else None
+
+
+def _speed(state: State, gpu: Gpu) -> Iterator[Finding]:
+    """Speed counts under load only: idle links rest at 2.5 GT/s."""
+    now = loaded_speed(state, gpu.bdf)
+    top = parse_speed(state.sysfs(gpu.bdf, "max_link_speed") or "")
+    slot = parse_speed(state.sysfs(gpu.path[-1], "max_link_speed") or "") if gpu.path else None
+    top = min(top, slot) if top and slot else top
+    where = "while copying: current_link_speed"
+    if now is None and gpu.info and gpu.info.utilization_pct and gpu.info.gen_current and gpu.info.gen_max:
+        if gpu.info.gen_current < gpu.info.gen_max:
+            yield _slow(
+                gpu.name,
+                f"PCIe generation {gpu.info.gen_current} of {gpu.info.gen_max} at {gpu.info.utilization_pct} % utilisation",
+                "nvidia-smi -q, PCIe Generation",
+            )
+    elif now is not None and top is not None and now < top:
+        yield _slow(gpu.name, f"{now} of {top} GT/s under load", f"{where} {now} GT/s, possible {top} GT/s")
+
+
+def _slow(name: str, what: str, evidence: str) -> Finding:
+    return Finding(
+        "pcie-speed-reduced",
+        WARNING,
+        name,
+        f"the PCIe link of {name} runs at {what}",
+        evidence,
+        "reseat card and riser; set the slot's speed in the BIOS to the full generation, not Auto; look at AER errors in dmesg",
+    )
+
+
+def _uplinks(state: State) -> Iterator[Finding]:
+    """Links between bridges do not rest: an uplink of a switch below what both its ends can do is trained down."""
+    seen: set[str] = set()
+    for gpu in state.gpus:
+        for upper, lower in zip(gpu.path, gpu.path[1:], strict=False):
+            if lower in seen:
+                continue
+            seen.add(lower)
+            for kind, read in (("speed", parse_speed), ("width", lambda text: float(_number(text) or 0) or None)):
+                now = read(state.sysfs(lower, f"current_link_{kind}") or "")
+                tops = [read(state.sysfs(end, f"max_link_{kind}") or "") for end in (upper, lower)]
+                if now is None or None in tops or now >= min(top for top in tops if top is not None):
+                    continue
+                if kind == "speed" and lower == gpu.path[-1]:
+                    continue  # the port of the GPU itself rests with it
+                below = [other.name for other in state.gpus if lower in other.path]
+                unit = "GT/s" if kind == "speed" else "lanes"
+                yield Finding(
+                    f"pcie-{kind}-reduced",
+                    WARNING,
+                    lower,
+                    f"the uplink {lower} above {', '.join(below)} runs at {now:g} {unit}",
+                    f"/sys/bus/pci/devices/{lower}/current_link_{kind}, possible {min(top for top in tops if top is not None):g} {unit}",
+                    "reseat the switch board's cables; look at the BIOS's setting of that root port",
+                )
+
+
+def _limited(state: State, known_slow: set[str], known: dict[str, dict[str, int | float | None]]) -> Iterator[Finding]:
+    """What the kernel said when it found the device, at full speed: no idle link can deceive it."""
+    gpus = {gpu.bdf: gpu for gpu in state.gpus}
+    for limit in state.kernel_log.limited if state.kernel_log else []:
+        gpu = gpus.get(limit.bus_id)
+        if gpu is None or limit.bus_id in known_slow:
+            continue
+        before = known.get(limit.bus_id, {})
+        width = limit.width < limit.capable_width
+        severity = INFO if before.get("limited_gtps_lanes") == limit.speed * limit.width else WARNING
+        yield Finding(
+            "pcie-width-reduced" if width else "pcie-speed-reduced",
+            severity,
+            gpu.name,
+            f"a link above {gpu.name} gave it {limit.speed:g} GT/s x{limit.width} at boot, the card can do "
+            f"{limit.capable_speed:g} GT/s x{limit.capable_width}",
+            f"kernel log: {limit.line}",
+            f"look at the slot below {limit.at}: its lanes, riser and BIOS setting; when the slot is built so, save a baseline",
+        )
+
+
+def aer_totals(state: State, bdf: str) -> dict[str, int]:
+    """Counts of PCIe errors of a device since boot: correctable, nonfatal, fatal; those not read are left out."""
+    totals = {}
+    for kind, total in (("correctable", "TOTAL_ERR_COR"), ("nonfatal", "TOTAL_ERR_NONFATAL"), ("fatal", "TOTAL_ERR_FATAL")):
+        text = state.sysfs(bdf, f"aer_dev_{kind}")
+        if text is not None:
+            counts = parse_aer(text)
+            totals[kind] = counts.get(total, sum(counts.values()))
+    return totals
+
+
+def _errors(state: State) -> Iterator[Finding]:
+    log = state.kernel_log
+    for gpu in state.gpus:
+        for bdf in [gpu.bdf, *gpu.path[-1:]]:
+            totals = aer_totals(state, bdf)
+            hard = {kind: totals[kind] for kind in ("fatal", "nonfatal") if totals.get(kind)}
+            many = totals.get("correctable", 0) >= CORRECTABLE_LIMIT
+            if not hard and not many:
+                continue
+            shown = {**hard, **({"correctable": totals["correctable"]} if many else {})}
+            where = gpu.name if bdf == gpu.bdf else f"{bdf} (port of {gpu.name})"
+            yield Finding(
+                "pcie-errors",
+                WARNING,
+                gpu.name,
+                f"{where} counted " + ", ".join(f"{count} {kind}" for kind, count in shown.items()) + " PCIe errors since boot",
+                f"/sys/bus/pci/devices/{bdf}/aer_dev_*",
+                "reseat card and riser; when the count grows under load, lower the slot to the next generation until it is replaced",
+            )
+    if log and log.aer_uncorrected:
+        yield Finding(
+            "pcie-errors",
+            WARNING,
+            "host",
+            f"the kernel reported {len(log.aer_uncorrected)} uncorrected PCIe errors",
+            f"kernel log: {log.aer_uncorrected[0]}",
+            "dmesg | grep -E 'AER|PCIe Bus Error' names the device; reseat it, look at its link",
+        )
+
+
+def _bar(state: State, failing: bool, known: dict[str, dict[str, int | float | None]]) -> Iterator[Finding]:
+    small = {}
+    for gpu in state.gpus:
+        total = gpu.info.bar1_total_mib if gpu.info else None
+        where = "nvidia-smi -q, BAR1 Memory Usage"
+        if total is None and gpu.pci:
+            total, where = gpu.pci.largest_region_mib, "lspci, largest region"
+        virtual = gpu.info is not None and gpu.info.virtualization not in {None, "None"}
+        before = known.get(gpu.bdf, {}).get("bar1_total_mib")
+        shrunk = before is not None and total is not None and total < before
+        if total is not None and ((total <= SMALL_BAR_MIB and not virtual and before != total) or shrunk):
+            small[gpu.name] = f"{total} MiB" + (f", baseline {before} MiB" if shrunk else "") + f" ({where})"
+    if not small:
+        return
+    several = len(state.gpus) > 1
+    yield Finding(
+        "rebar-small",
+        ERROR if failing else WARNING if several else INFO,
+        ", ".join(small),
+        f"BAR1 of {', '.join(small)} is small: Resizable BAR is off, peers cannot map the GPU's memory",
+        "; ".join(f"{name}: {text}" for name, text in small.items()),
+        "BIOS: Above 4G Decoding and Resizable BAR on; a BIOS update may have reset them",
+    )
+
+
+def p2p_path_note(path: str | None) -> str:
+    """A path in words."""
+    return {
+        "PIX": "under one switch",
+        "PXB": "across switches",
+        "PHB": "through one host bridge",
+        "NODE": "within a NUMA node",
+        "SYS": "across NUMA nodes",
+    }.get(path or "", "over NVLink" if path and re.fullmatch(r"NV\d+", path) else "path unknown")

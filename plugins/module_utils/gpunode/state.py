@@ -1,0 +1,309 @@
+"""The state of a node as rules see it: a snapshot read by the parsers, each thing once, with the reason where it could not be read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from .parsers import driver_files, nvlink
+from .parsers.dkms import DkmsEntry, parse_dkms
+from .parsers.kernel_log import KernelLog, parse_kernel_log
+from .parsers.lspci import PciDevice, parse_lspci
+from .parsers.p2p_status import CAPABILITIES, P2pStatus, parse_p2p_status
+from .parsers.smi_q import GpuInfo, SmiQ, parse_smi_q
+from .parsers.text import NotUnderstoodError, bus_id
+from .parsers.topo import Topology, parse_topo
+from .snapshot import MISSING, NOT_READ, VALUE, Part, Reading, Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DEVICES: Final = "/sys/bus/pci/devices"
+NVIDIA_VENDOR: Final = "0x10de"
+_DISPLAY_CLASSES: Final = ("0x0300", "0x0302", "0x0380")
+KERNEL_LOGS: Final = ("dmesg", "journalctl -k -b", "journalctl -k -b 0", "journalctl -k")
+
+
+@dataclass
+class Pair:
+    """One measured ordered pair, as in the result's ``pairs``; None means not measured."""
+
+    src: int
+    dst: int
+    path: str | None = None
+    can_access: bool | None = None
+    copy_gbps: float | None = None
+    bidirectional_gbps: float | None = None
+    sm_read_gbps: float | None = None
+    read_latency_us: float | None = None
+    data_ok: bool | None = None
+    status: str = "ok"
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """'GPU0->GPU5'."""
+        return f"GPU{self.src}->GPU{self.dst}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data as in the result's ``pairs``."""
+        known = {key: value for key, value in self.__dict__.items() if key != "extra"}
+        return {**known, **self.extra}
+
+
+@dataclass
+class Gpu:
+    """One GPU by its PCI address, with everything that was read about it."""
+
+    bdf: str
+    index: int | None = None
+    info: GpuInfo | None = None
+    pci: PciDevice | None = None
+    driver: str | None = None
+    """Kernel driver that owns it; '' = none, None = not read."""
+    path: list[str] = field(default_factory=list)
+    """Addresses of the bridges above it, root port first; empty when not known."""
+
+    @property
+    def name(self) -> str:
+        """'GPU3', or its address when the driver does not count it."""
+        return f"GPU{self.index}" if self.index is not None else self.bdf
+
+
+class State:
+    """Everything that rules ask for; parsing happens on first use and each failure is remembered in ``refusals``."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.host: Part = snapshot.host
+        self.container: Part | None = snapshot.container
+        self.refusals: dict[str, str] = {}
+
+    def _parse(self, key: str, reading: Reading, parser: Callable[[str], Any]) -> Any:
+        if not reading.ok:
+            if reading.state == NOT_READ:
+                self.refusals.setdefault(key, reading.why)
+            return None
+        try:
+            return parser(reading.text)
+        except NotUnderstoodError as error:
+            self.refusals[key] = f"not understood: {error.why}"
+            return None
+
+    @cached_property
+    def smi_reading(self) -> Reading:
+        """`nvidia-smi -q` as XML or text, the first that worked."""
+        readings = [self.host.command(line) for line in ("nvidia-smi -q -x", "nvidia-smi -q")]
+        worked = [reading for reading in readings if reading.ok]
+        said = [reading for reading in readings if reading.state != NOT_READ or reading.text or reading.why != "was not run"]
+        return (worked or said or readings)[0]
+
+    @cached_property
+    def smi(self) -> SmiQ | None:
+        """What the driver says about each GPU."""
+        found: SmiQ | None = self._parse("nvidia-smi -q", self.smi_reading, parse_smi_q)
+        text = self.host.command("nvidia-smi -q")
+        if found is None and text.ok and text is not self.smi_reading:
+            found = self._parse("nvidia-smi -q", text, parse_smi_q)
+        return found
+
+    @cached_property
+    def topology(self) -> Topology | None:
+        """The matrix of paths."""
+        found: Topology | None = self._parse("nvidia-smi topo -m", self.host.command("nvidia-smi topo -m"), parse_topo)
+        return found
+
+    @cached_property
+    def p2p_status(self) -> dict[str, P2pStatus]:
+        """Capability letter to matrix, for those that were read."""
+        found = {}
+        for letter in CAPABILITIES:
+            line = f"nvidia-smi topo -p2p {letter}"
+            status = self._parse(line, self.host.command(line), lambda text, letter=letter: parse_p2p_status(text, letter))  # type: ignore[misc]
+            if status is not None:
+                found[letter] = status
+        return found
+
+    @cached_property
+    def lspci(self) -> dict[str, PciDevice] | None:
+        """Address to device."""
+        devices = self._parse("lspci -vvv", self.host.command("lspci -vvv"), parse_lspci)
+        return None if devices is None else {device.bdf: device for device in devices}
+
+    @cached_property
+    def kernel_log(self) -> KernelLog | None:
+        """The kernel log of this boot."""
+        for line in KERNEL_LOGS:
+            reading = self.host.command(line)
+            if reading.ok and reading.text.strip():
+                return parse_kernel_log(reading.text)
+        return None
+
+    @cached_property
+    def dkms(self) -> list[DkmsEntry] | None:
+        """Modules that DKMS knows."""
+        found: list[DkmsEntry] | None = self._parse("dkms status", self.host.command("dkms status"), parse_dkms)
+        return found
+
+    @cached_property
+    def driver(self) -> driver_files.LoadedDriver | None:
+        """The loaded module; None when none is, or when that was not read (see ``driver_reading``)."""
+        found: driver_files.LoadedDriver | None = self._parse("driver version", self.driver_reading, driver_files.parse_driver_version)
+        return found
+
+    @property
+    def driver_reading(self) -> Reading:
+        """/proc/driver/nvidia/version."""
+        return self.host.file("/proc/driver/nvidia/version")
+
+    @cached_property
+    def driver_version(self) -> str | None:
+        """Version of the module that runs, by whichever way it is told."""
+        if self.driver is not None:
+            return self.driver.version
+        module = self.host.file("/sys/module/nvidia/version")
+        if module.ok and module.text.strip():
+            return module.text.strip()
+        return self.smi.driver_version if self.smi else None
+
+    @cached_property
+    def params(self) -> dict[str, str] | None:
+        """Live parameters of nvidia.ko."""
+        reading = self.host.file("/proc/driver/nvidia/params")
+        found: dict[str, str] | None = self._parse("/proc/driver/nvidia/params", reading, driver_files.parse_params)
+        return found
+
+    @cached_property
+    def modprobe(self) -> driver_files.ModprobeOptions | None:
+        """Options in modprobe.d; None when no file was read."""
+        paths = [match[0] for match in self.host.paths("files", r"/(?:etc|run|usr/lib|lib)/modprobe\.d/.+\.conf")]
+        if not paths:
+            return None
+        return driver_files.parse_modprobe({path: self.host.file(path).text for path in paths})
+
+    @cached_property
+    def kernel(self) -> str | None:
+        """Release of the running kernel."""
+        for reading in (self.host.command("uname -r"), self.host.file("/proc/sys/kernel/osrelease")):
+            if reading.ok and reading.text.strip():
+                return reading.text.strip()
+        return None
+
+    @cached_property
+    def cmdline(self) -> list[str] | None:
+        """Parameters of the kernel command line."""
+        reading = self.host.file("/proc/cmdline")
+        if reading.ok:
+            return driver_files.parse_cmdline(reading.text.strip())
+        log = self.kernel_log
+        return driver_files.parse_cmdline(log.cmdline) if log and log.cmdline else None
+
+    @cached_property
+    def nvlinks(self) -> dict[int, list[float | None]]:
+        """GPU index to its NVLinks."""
+        reading = self.host.command("nvidia-smi nvlink -s")
+        return self._parse("nvidia-smi nvlink -s", reading, nvlink.parse_nvlink) or {}
+
+    def sysfs(self, bdf: str, name: str) -> str | None:
+        """Text of a file of a PCI device, stripped; None when not there or not read."""
+        reading = self.host.file(f"{DEVICES}/{bdf}/{name}")
+        return reading.text.strip() if reading.ok else None
+
+    @cached_property
+    def pci_gpus(self) -> list[str] | None:
+        """Addresses of NVIDIA's display controllers on the bus, by sysfs or lspci; None when neither was read."""
+        vendors = {match[1]: self.host.file(match[0]).text.strip() for match in self.host.paths("files", rf"{DEVICES}/([^/]+)/vendor")}
+        if vendors:
+            classes = {bdf: self.sysfs(bdf, "class") or "" for bdf in vendors}
+            return sorted(bdf for bdf, vendor in vendors.items() if vendor == NVIDIA_VENDOR and classes[bdf][:6] in _DISPLAY_CLASSES)
+        if self.lspci is not None:
+            return sorted(bdf for bdf, device in self.lspci.items() if device.is_nvidia_gpu) or None
+        return None
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        """All GPUs that anything tells of, those the driver counts first and in its order."""
+        known: dict[str, Gpu] = {}
+        for index, info in enumerate(self.smi.gpus if self.smi else []):
+            known[info.bus_id] = Gpu(info.bus_id, index, info)
+        proc = sorted({bus_id(match[1]) for match in self.host.paths("files", r"/proc/driver/nvidia/gpus/([^/]+)/information")})
+        for index, bdf in enumerate(proc):
+            known.setdefault(bdf, Gpu(bdf, None if self.smi and self.smi.complete else index))
+        for bdf in self.pci_gpus or []:
+            known.setdefault(bdf, Gpu(bdf))
+        for gpu in known.values():
+            gpu.pci = (self.lspci or {}).get(gpu.bdf)
+            gpu.driver = self._kernel_driver(gpu)
+            gpu.path = self._bridges(gpu.bdf)
+        return list(known.values())
+
+    def _kernel_driver(self, gpu: Gpu) -> str | None:
+        link = self.host.link(f"{DEVICES}/{gpu.bdf}/driver")
+        if link.state == VALUE:
+            return link.text.rstrip("/").rsplit("/", 1)[-1]
+        if link.state == MISSING:
+            return ""
+        return gpu.pci.driver if gpu.pci else None
+
+    def _bridges(self, bdf: str) -> list[str]:
+        """Bridges above a device: from the path that sysfs gives it, else from lspci's bus numbers."""
+        link = self.host.link(f"{DEVICES}/{bdf}")
+        if link.ok:
+            return re.findall(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", link.text)[:-1]
+        bus = int(bdf.split(":")[1], 16)
+        above = [
+            device
+            for device in (self.lspci or {}).values()
+            if device.secondary is not None and device.bdf[:4] == bdf[:4] and device.secondary <= bus <= (device.subordinate or 0)
+        ]
+        return [device.bdf for device in sorted(above, key=lambda device: device.secondary or 0)]
+
+    @cached_property
+    def count(self) -> int | None:
+        """Number of GPUs that the driver offers; None when nothing tells."""
+        if self.smi is not None and self.smi.attached is not None:
+            return self.smi.attached
+        if self.topology is not None:
+            return len(self.topology.gpus)
+        listing = self.host.command("nvidia-smi -L")
+        if listing.ok:
+            return len(re.findall(r"^GPU \d+:", listing.text, re.MULTILINE))
+        if self.p2p_status:
+            return len(next(iter(self.p2p_status.values())).gpus)
+        proc = list(self.host.paths("files", r"/proc/driver/nvidia/gpus/[^/]+/information"))
+        return len(proc) or None
+
+    @cached_property
+    def pairs(self) -> list[Pair] | None:
+        """Measured pairs with the path of each; None when nothing was measured."""
+        measured = self.snapshot.measured
+        if measured is None:
+            return None
+        names = [name for name in Pair.__dataclass_fields__ if name != "extra"]
+        pairs = []
+        for entry in measured:
+            pair = Pair(**{name: entry[name] for name in names if name in entry})
+            pair.extra = {key: value for key, value in entry.items() if key not in names}
+            if pair.path is None and self.topology is not None:
+                pair.path = self.topology.path(pair.src, pair.dst)
+            pairs.append(pair)
+        return pairs
+
+    @property
+    def light(self) -> bool:
+        """True when GPUs were in use, so that no bandwidth is to be judged."""
+        return self.snapshot.measurement.get("mode") == "light"
+
+    @cached_property
+    def simulated(self) -> bool:
+        """True when anything here came from a stand-in."""
+        names = [gpu.info.name for gpu in self.gpus if gpu.info and gpu.info.name]
+        text = " ".join([*names, str(self.snapshot.measurement.get("devices", ""))])
+        return "(simulated)" in text or bool(self.snapshot.measurement.get("simulated"))
+
+    @property
+    def has_nvlink(self) -> bool:
+        """True when any two GPUs are joined by NVLink."""
+        return self.topology is not None and any(cell.startswith("NV") for row in self.topology.matrix for cell in row)
