@@ -173,9 +173,9 @@ def _part(data: Mapping[str, Any], where: str) -> None:
             if value is not None and not isinstance(value, wanted):
                 raise SnapshotError(f"{where}{kind}[{key!r}] is {_kind(value)}, expected {wanted.__name__} or null")
     for line, result in data.get("commands", {}).items():
-        for key, wanted in (("rc", int), ("stdout", str), ("stderr", str)):
+        for key, expected in (("rc", int), ("stdout", str), ("stderr", str)):
             if result is not None:
-                _expect(result, key, wanted, f"{where}commands[{line!r}].")
+                _expect(result, key, expected, f"{where}commands[{line!r}].")
 
 
 def _pair(pair: Any, where: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from . import cmdline
 from .parsers import driver_files, nvlink
 from .parsers.dkms import DkmsEntry, parse_dkms
 from .parsers.kernel_log import KernelLog, parse_kernel_log
@@ -192,13 +193,13 @@ class State:
         return None
 
     @cached_property
-    def cmdline(self) -> list[str] | None:
+    def command_line(self) -> list[str] | None:
         """Parameters of the kernel command line."""
         reading = self.host.file("/proc/cmdline")
         if reading.ok:
-            return driver_files.parse_cmdline(reading.text.strip())
+            return cmdline.split(reading.text.strip())
         log = self.kernel_log
-        return driver_files.parse_cmdline(log.cmdline) if log and log.cmdline else None
+        return cmdline.split(log.cmdline) if log and log.cmdline else None
 
     @cached_property
     def nvlinks(self) -> dict[int, list[float | None]]:

@@ -87,11 +87,6 @@ def parse_registry(text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
 
 
-def parse_cmdline(text: str) -> list[str]:
-    """Split a kernel command line into parameters; quotes keep blanks together."""
-    return [match[0] for match in re.finditer(r'(?:[^\s"]|"[^"]*"?)+', text)]
-
-
 def parse_majors(text: str) -> dict[str, int]:
     """Read the character devices of /proc/devices: name to major. Raises NotUnderstoodError for anything else."""
     head, _, _ = text.partition("Block devices:")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from .text import NotUnderstoodError, bus_id, excerpt, is_cut, lines_of, plain
 
@@ -204,21 +205,18 @@ def _parse_xml(text: str) -> SmiQ:
     source = plain(text).lstrip()
     if "<!ENTITY" in source:
         raise NotUnderstoodError(f"{WHAT} -x", "a document with entity declarations")
-    parser = XMLPullParser(events=("start", "end"))
+    parser: XMLPullParser[Element] = XMLPullParser(events=("start", "end"))
     root: Element | None = None
-    ended = False
-    try:
-        parser.feed(source)
-    except ParseError:
-        ended = False
     whole: set[int] = set()
-    try:
-        for event, element in parser.read_events():
+    with contextlib.suppress(ParseError):  # cut: what was read until there counts
+        parser.feed(source)
+        parser.close()
+    with contextlib.suppress(ParseError):
+        for event in parser.read_events():
+            kind, element = cast("tuple[str, Element]", event)
             root = element if root is None else root
-            if event == "end":
+            if kind == "end":
                 whole.add(id(element))
-    except ParseError:
-        pass
     if root is None or root.tag != "nvidia_smi_log":
         raise NotUnderstoodError(f"{WHAT} -x", excerpt(text))
     ended = id(root) in whole

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from ..cmdline import split
 from ..findings import ERROR, INFO, WARNING, Finding
-from ..parsers.driver_files import parse_cmdline
 from ..snapshot import SCHEMA as SNAPSHOT_SCHEMA
 from ..snapshot import Snapshot
 from ..state import Pair, State
@@ -88,7 +88,7 @@ def environment(state: State) -> dict[str, str]:
         "kernel": state.kernel,
         "driver": state.driver_version,
         "container_driver": joined({text.partition(".so.")[2] for text in libraries}),
-        "cmdline": " ".join(state.cmdline) if state.cmdline is not None else None,
+        "cmdline": " ".join(state.command_line) if state.command_line is not None else None,
         "bios": " ".join(reading.text.strip() for reading in bios if reading.ok) or None,
         "iommu": joined({iommu_type(state, gpu.bdf) for gpu in state.gpus}),
         "hmm_disabled": hmm.text.strip() if hmm.ok else None,
@@ -136,7 +136,7 @@ def changes(state: State, baseline: Mapping[str, Any]) -> list[dict[str, str]]:
         if key not in before or key not in after or before[key] == after[key]:
             continue
         if key == "cmdline":
-            old, new = parse_cmdline(before[key]), parse_cmdline(after[key])
+            old, new = split(before[key]), split(after[key])
             gone = [word for word in old if word not in new and not word.startswith("BOOT_IMAGE=")]
             added = [word for word in new if word not in old and not word.startswith("BOOT_IMAGE=")]
             if gone or added:
@@ -202,7 +202,8 @@ def _topology(state: State, baseline: Mapping[str, Any], told: str) -> Iterator[
     before = baseline.get("topology")
     if not before or state.topology is None:
         return
-    fewer, other = [], []
+    fewer: list[str] = []
+    other: list[str] = []
     for label, row in zip(before["rows"], before["matrix"], strict=True):
         for target, cell in zip(before["gpus"], row, strict=True):
             now = state.topology.path(int(label[3:]), int(target[3:]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from ..findings import ERROR, INFO, UNKNOWN, WARNING, Finding
+from ..findings import ERROR, INFO, WARNING, Finding
 from ..parsers.driver_files import parse_majors, parse_registry
 from ..parsers.text import NotUnderstoodError
 
@@ -265,18 +265,3 @@ def _number(text: str) -> int | str:
         return int(text, 0)
     except ValueError:
         return text
-
-
-def unreadable_gpus(state: State) -> Iterator[Finding]:
-    """A count that nothing tells is a required unknown."""
-    if state.count is None:
-        smi = state.smi_reading
-        yield Finding(
-            "not-readable",
-            UNKNOWN,
-            "GPU count",
-            "how many GPUs the driver offers could not be read",
-            f"nvidia-smi -q: {state.refusals.get('nvidia-smi -q') or smi.why}",
-            "run nvidia-smi on the node",
-            required=True,
-        )

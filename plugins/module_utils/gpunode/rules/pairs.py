@@ -209,7 +209,7 @@ def _bandwidth(state: State, pairs: Sequence[Pair], min_gbps: float | None, susp
             "bandwidth-implausible",
             ERROR,
             subject,
-            f"{top.copy_gbps:.1f} GB/s is more than the link carries ({limits[top.name][0]:.1f} GB/s), so data does not cross it: {meaning}",
+            f"{top.copy_gbps:.1f} GB/s is more than the link carries ({limits[top.name][0]:.1f} GB/s), so the data does not: {meaning}",
             names,
             "do not trust peer-to-peer on these pairs: a patched driver maps the wrong memory; use the released driver",
             "noonghunna/club-3090#873; aikitoria/open-gpu-kernel-modules pull request 34",

@@ -57,8 +57,8 @@ def _iommu(state: State, failing: bool) -> Iterator[Finding]:
     evidence = f"/sys/kernel/iommu_groups/…/type: {types[translated[0]]} for {', '.join(translated)}" if translated else ""
     if faults and log:
         evidence += ("; " if evidence else "") + f"kernel log: {faults} page faults, the first: {log.io_page_fault}"
-    if state.cmdline is not None:
-        told = [word for word in state.cmdline if "iommu" in word]
+    if state.command_line is not None:
+        told = [word for word in state.command_line if "iommu" in word]
         evidence += f"; kernel command line: {' '.join(told) or 'no iommu parameter'}"
     yield Finding(
         "iommu-translated",
