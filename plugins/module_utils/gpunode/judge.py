@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from .findings import Finding, by_consequence, exit_code, verdict
+from .findings import UNKNOWN, Finding, by_consequence, exit_code, verdict
 from .rules import baseline as baselines
 from .rules.devices import check_devices
 from .rules.driver import check_driver
@@ -103,6 +103,8 @@ def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[
     """Apply every rule to a snapshot. ``baseline`` is what ``rules.baseline.load`` returned; nothing is read or touched."""
     options = options or Options()
     state = State(snapshot)
+    if baseline is None and options.expect_gpus is None and state.driver_loaded is False and state.pci_gpus == []:
+        return Judgement(state, [_no_gpu()])
     harm = failing(state.pairs)
     changed = baselines.changes(state, baseline) if baseline is not None else []
     findings: list[Finding] = []
@@ -118,6 +120,19 @@ def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[
     findings += check_pcie(state, harm, good(state.pairs), known)
     findings += check_unread(state)
     return Judgement(state, by_consequence(findings), baseline, changed)
+
+
+def _no_gpu() -> Finding:
+    """A machine without any NVIDIA GPU, of which nobody said that it should have some: there is nothing to judge."""
+    return Finding(
+        "not-readable",
+        UNKNOWN,
+        "GPU count",
+        "no NVIDIA GPU is on the PCI bus and no driver is loaded: there is nothing to check here",
+        "/sys/bus/pci/devices, lspci, /proc/driver/nvidia/version",
+        "run it on the node, or with --host; --expect-gpus makes missing GPUs an error",
+        required=True,
+    )
 
 
 def _without_doubles(compared: list[Finding], pairs: list[Finding]) -> list[Finding]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 DEVICES: Final = "/sys/bus/pci/devices"
 NVIDIA_VENDOR: Final = "0x10de"
 _DISPLAY_CLASSES: Final = ("0x0300", "0x0302", "0x0380")
+NO_DRIVER: Final = re.compile(r"couldn't communicate with the NVIDIA driver|No devices were found", re.IGNORECASE)
 KERNEL_LOGS: Final = ("dmesg", "journalctl -k -b", "journalctl -k -b 0", "journalctl -k")
 
 
@@ -169,6 +170,24 @@ class State:
             return module.text.strip()
         return self.smi.driver_version if self.smi else None
 
+    @property
+    def driver_loaded(self) -> bool | None:
+        """True, False, or None where nothing tells."""
+        if self.driver is not None or (self.smi is not None and self.smi.driver_version):
+            return True
+        module = self.host.file("/sys/module/nvidia/version")
+        if module.ok:
+            return True
+        if MISSING in {self.driver_reading.state, module.state} or NO_DRIVER.search(self.smi_said(self.host)):
+            return False
+        return True if self.topology is not None or self.p2p_status else None
+
+    @staticmethod
+    def smi_said(part: Part) -> str:
+        """Everything that nvidia-smi printed where it failed."""
+        lines = [line for line in part.data.get("commands", {}) if line.startswith("nvidia-smi")]
+        return "\n".join(f"{part.command(line).text} {part.command(line).why}" for line in lines if not part.command(line).ok)
+
     @cached_property
     def params(self) -> dict[str, str] | None:
         """Live parameters of nvidia.ko."""
@@ -220,7 +239,7 @@ class State:
             classes = {bdf: self.sysfs(bdf, "class") or "" for bdf in vendors}
             return sorted(bdf for bdf, vendor in vendors.items() if vendor == NVIDIA_VENDOR and classes[bdf][:6] in _DISPLAY_CLASSES)
         if self.lspci is not None:
-            return sorted(bdf for bdf, device in self.lspci.items() if device.is_nvidia_gpu) or None
+            return sorted(bdf for bdf, device in self.lspci.items() if device.is_nvidia_gpu)
         return None
 
     @cached_property

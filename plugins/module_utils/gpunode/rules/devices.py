@@ -71,6 +71,15 @@ def _count(state: State, expect: int | None) -> Iterator[Finding]:
     on_bus = len(state.pci_gpus) if state.pci_gpus is not None else None
     counted = {gpu.bdf for gpu in state.gpus if gpu.index is not None}
     if count is None:
+        if expect is not None and on_bus is not None and on_bus < expect:
+            yield Finding(
+                "gpu-missing",
+                ERROR,
+                "host",
+                f"{on_bus} of {expect} GPUs are on the PCI bus",
+                "/sys/bus/pci/devices or lspci; the driver tells no number",
+                "look at power, risers and slots; then at the driver",
+            )
         return
     if expect is not None and count < expect:
         bus = f"; the PCI bus shows {on_bus}" if on_bus is not None else ""
@@ -145,6 +154,8 @@ def _wanted_nodes(state: State) -> list[str]:
 
 
 def _nodes(state: State) -> Iterator[Finding]:
+    if state.driver_loaded is False:
+        return  # without the module there are none, and that is a finding of its own
     majors: dict[str, int] = {}
     reading = state.host.file("/proc/devices")
     if reading.ok:

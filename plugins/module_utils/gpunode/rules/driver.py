@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..findings import ERROR, INFO, WARNING, Finding
 from ..snapshot import MISSING
+from ..state import NO_DRIVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +18,13 @@ if TYPE_CHECKING:
 _OPEN_ONLY: Final = ("Blackwell",)
 """Architectures that only the open kernel modules drive."""
 _FOREIGN_OPEN: Final = ("nouveau", "nova_core")
-_NO_DRIVER_TEXT: Final = re.compile(r"couldn't communicate with the NVIDIA driver|No devices were found", re.IGNORECASE)
 _MISMATCH_TEXT: Final = re.compile(r"Driver/library version mismatch")
 _LIBRARY: Final = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3,}\.\d+(?:\.\d+)*)$")
 
 
 def check_driver(state: State) -> Iterator[Finding]:
     """Yield findings about the driver, causes before consequences."""
-    loaded = _is_loaded(state)
+    loaded = state.driver_loaded
     yield from _secure_boot(state, loaded)
     yield from _dkms(state, loaded)
     yield from _headers(state, loaded)
@@ -43,30 +43,10 @@ def check_driver(state: State) -> Iterator[Finding]:
     yield from _container(state)
 
 
-def _smi_said(part: Part) -> str:
-    """Everything that nvidia-smi printed, where it failed."""
-    lines = [line for line in part.data.get("commands", {}) if line.startswith("nvidia-smi")]
-    return "\n".join(part.command(line).text + part.command(line).why for line in lines if not part.command(line).ok)
-
-
-def _is_loaded(state: State) -> bool | None:
-    """True, False, or None where nothing tells."""
-    if state.driver is not None or (state.smi is not None and state.smi.driver_version):
-        return True
-    module = state.host.file("/sys/module/nvidia/version")
-    if module.ok:
-        return True
-    if MISSING in {state.driver_reading.state, module.state}:
-        return False
-    if _NO_DRIVER_TEXT.search(_smi_said(state.host)):
-        return False
-    return True if state.topology is not None or state.p2p_status else None
-
-
 def _not_loaded_evidence(state: State) -> str:
     if state.driver_reading.state == MISSING:
         return "/proc/driver/nvidia/version does not exist"
-    said = _NO_DRIVER_TEXT.search(_smi_said(state.host))
+    said = NO_DRIVER.search(state.smi_said(state.host))
     return f"nvidia-smi: {said[0]}" if said else "/sys/module/nvidia does not exist"
 
 
@@ -160,7 +140,7 @@ def _foreign(state: State) -> Iterator[Finding]:
     others = {name: driver for name, driver in owners.items() if name not in open_drivers}
     taken = {name: driver for name, driver in others.items() if driver}
     idle = [name for name, driver in others.items() if not driver]
-    loaded = _is_loaded(state)
+    loaded = state.driver_loaded
     for name, driver in taken.items():
         yield Finding(
             "gpu-wrong-driver",
@@ -229,7 +209,7 @@ def _versions(state: State) -> Iterator[Finding]:
         found["nvidia-smi"] = state.smi.driver_version
     found.update(_libraries(state.host))
     log = state.kernel_log
-    said = _MISMATCH_TEXT.search(_smi_said(state.host))
+    said = _MISMATCH_TEXT.search(state.smi_said(state.host))
     told = f"; nvidia-smi: {said[0]}" if said else ""
     if len(set(found.values())) > 1 or said:
         clients = sorted({pair for pair in log.api_mismatches if pair[0] != pair[1]}) if log else []
@@ -272,7 +252,7 @@ def _container(state: State) -> Iterator[Finding]:
     log = state.kernel_log
     versions = dict(_libraries(part))
     wrong = {path: version for path, version in versions.items() if running and version != running}
-    said = _MISMATCH_TEXT.search(_smi_said(part))
+    said = _MISMATCH_TEXT.search(state.smi_said(part))
     clients = sorted({pair for pair in log.api_mismatches if pair[0] != pair[1]}) if log and said else []
     if not wrong and not said:
         return

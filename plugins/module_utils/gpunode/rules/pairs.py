@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from ..findings import ERROR, UNKNOWN, WARNING, Finding
@@ -251,7 +250,7 @@ def _uneven(state: State, pairs: Sequence[Pair], measured: list[Pair], limits: d
     slow = []
     for path in sorted({pair.path or "" for pair in measured}):
         alike = [pair for pair in measured if (pair.path or "") == path]
-        usual = median(pair.copy_gbps or 0.0 for pair in alike)
+        usual = sorted(pair.copy_gbps or 0.0 for pair in alike)[len(alike) // 2]
         slow += [pair for pair in alike if (pair.copy_gbps or 0.0) < PEER_SHARE * usual]
     slow += [
         pair

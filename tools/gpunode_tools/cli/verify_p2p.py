@@ -1,0 +1,272 @@
+"""`gpunode verify-p2p`: collect, measure, judge against the baseline, report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from gpunode.judge import Judgement
+    from gpunode_tools.collect.machines import Machine
+
+BASELINE = "/var/lib/gpunode/baseline.json"
+
+
+def say(text: str) -> None:
+    """A log line on standard error."""
+    click.echo(text, err=True)
+
+
+def parse_pairs(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[tuple[int, int], ...] | None:
+    """Read '0:1,2:3'."""
+    del context, parameter
+    if value is None:
+        return None
+    pairs = []
+    for part in value.split(","):
+        source, colon, target = part.strip().partition(":")
+        if not (colon and source.isdecimal() and target.isdecimal()) or source == target:
+            raise click.BadParameter(f"{part!r} is no pair of two GPUs such as 0:1")
+        pairs.append((int(source), int(target)))
+    return tuple(pairs)
+
+
+@click.command("verify-p2p", context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--host", metavar="NAME", help="Check this host over ssh; address and user from the inventory. Default: this machine.")
+@click.option("--inventory", metavar="PATH", help="Ansible inventory that knows the host. Default: inventory/hosts.yml, if it is there.")
+@click.option(
+    "--container", type=click.IntRange(min=100), metavar="VMID", help="Measure in this container. Default: the one that has the GPUs."
+)
+@click.option("--snapshot", "snapshot_file", metavar="FILE|-", help="Judge a saved snapshot; nothing is touched.")
+@click.option("--save-snapshot", metavar="FILE", help="Save what was read and measured.")
+@click.option("--redact", is_flag=True, help="Leave host names, serial numbers, UUIDs and network addresses out of the saved snapshot.")
+@click.option(
+    "--measure",
+    "measure",
+    type=click.Choice(["quick", "full"]),
+    default="quick",
+    show_default=True,
+    help="full adds both directions at once, kernels' reads and writes, concurrent patterns, the staged path.",
+)
+@click.option("--no-measure", is_flag=True, help="Only read and judge; pairs are not required then.")
+@click.option("--pairs", callback=parse_pairs, metavar="0:1,2:3", help="Ordered pairs to measure. Default: all.")
+@click.option(
+    "--pair-timeout", type=click.FloatRange(min=0.001), default=20.0, show_default=True, metavar="SECONDS", help="Deadline of one pair."
+)
+@click.option(
+    "--when-busy",
+    type=click.Choice(["light", "stop", "refuse"]),
+    default="light",
+    show_default=True,
+    help="GPUs in use: light measures with 8 MiB buffers and compares no bandwidth; stop stops the server and starts it again; "
+    "refuse does not measure.",
+)
+@click.option("--server-unit", default="sglang.service", show_default=True, metavar="UNIT", help="The server that --when-busy stop stops.")
+@click.option(
+    "--baseline", "baseline_file", metavar="FILE", help=f"Compare with this baseline. Default: {BASELINE} on the node, if it is there."
+)
+@click.option("--no-baseline", is_flag=True, help="Compare with no baseline.")
+@click.option("--save-baseline", is_flag=False, flag_value="", metavar="[FILE]", help="Save this result as baseline when it is healthy.")
+@click.option("--force", is_flag=True, help="Save the baseline although the result is not healthy.")
+@click.option("--expect-gpus", type=click.IntRange(min=1), metavar="N", help="Number of GPUs that must be there.")
+@click.option("--min-gbps", type=click.FloatRange(min=0), metavar="X", help="Rate that every measured pair must reach.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(0, 100),
+    default=10.0,
+    show_default=True,
+    metavar="PCT",
+    help="Loss against the baseline that fails.",
+)
+@click.option(
+    "--output",
+    type=click.Choice(["text", "json", "junit", "prometheus"]),
+    default="text",
+    show_default=True,
+    help="Form of standard output.",
+)
+@click.option("--report", metavar="FILE.html", help="Also write a self-contained HTML report.")
+@click.option("--result", "result_file", metavar="FILE.json", help="Also write the result as JSON.")
+@click.option("--metrics", "metrics_file", metavar="FILE.prom", help="Also write metrics for node_exporter's textfile collector.")
+@click.option("--measured", "measured_file", metavar="FILE|-", help="Judge this measurement of the probe instead of measuring.")
+@click.pass_context
+def command(context: click.Context, /, **options: Any) -> None:
+    """Say whether the node's GPUs are whole, and if not, why.
+
+    Reads the host, measures every ordered pair of GPUs where the driver is used (host or container), compares with the baseline and
+    prints findings, those of most consequence first.
+
+    Exit codes: 0 healthy, 1 a finding of severity error, 2 wrong usage or input, 3 could not tell what was asked (GPU count, driver,
+    measured pairs).
+    """
+    from gpunode_tools.collect.errors import UnreachableError
+
+    _check(options)
+    try:
+        judgement = _run(options)
+    except UnreachableError as error:
+        say(f"verify-p2p: {error}")
+        context.exit(3)
+    _write(judgement, options)
+    context.exit(judgement.exit_code)
+
+
+def _check(options: dict[str, Any]) -> None:
+    if options["snapshot_file"]:
+        for name in ("host", "container"):
+            if options[name]:
+                raise click.UsageError(f"--snapshot touches nothing: --{name} does not go with it")
+        if options["save_baseline"] == "":
+            raise click.UsageError("--save-baseline needs a file with --snapshot")
+    if options["baseline_file"] and options["no_baseline"]:
+        raise click.UsageError("--baseline and --no-baseline exclude each other")
+    if options["redact"] and not options["save_snapshot"]:
+        raise click.UsageError("--redact needs --save-snapshot")
+
+
+def _run(options: dict[str, Any]) -> Judgement:
+    from gpunode.judge import Options, judge
+    from gpunode.snapshot import Snapshot, SnapshotError
+
+    machine: Machine | None = None
+    try:
+        if options["snapshot_file"]:
+            data = read_json(options["snapshot_file"], "snapshot")
+        else:
+            from gpunode_tools.collect.node import collect
+
+            machine = connect(options["host"], options["inventory"])
+            data = collect(machine, options, say)
+        if options["measured_file"]:
+            from gpunode_tools.collect.node import measured_from
+
+            data.update(measured_from(read_text(options["measured_file"])))
+        try:
+            snapshot = Snapshot(data)
+        except SnapshotError as error:
+            raise click.UsageError(f"{options['snapshot_file'] or 'snapshot'}: {error}") from None
+        baseline = _baseline(options, machine)
+        judgement = judge(
+            snapshot,
+            Options(
+                measured=not options["no_measure"],
+                expect_gpus=options["expect_gpus"],
+                min_gbps=options["min_gbps"],
+                tolerance_pct=options["tolerance"],
+            ),
+            baseline,
+        )
+        _save(judgement, options, machine)
+        return judgement
+    finally:
+        if machine is not None:
+            machine.close()
+
+
+def connect(host: str | None, inventory: str | None) -> Machine:
+    """This machine, or the named one over ssh. Raises UnreachableError."""
+    if host is None:
+        from gpunode_tools.collect.machines import LocalMachine
+
+        return LocalMachine()
+    from gpunode_tools.collect.inventory import host_variables
+    from gpunode_tools.collect.ssh import SshMachine, target_from_variables
+
+    return SshMachine(target_from_variables(host, host_variables(host, inventory)))
+
+
+def read_text(path: str) -> str:
+    """Read a file that the user named, - for standard input; a mistake is wrong usage."""
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: {error}") from None
+
+
+def read_json(path: str, what: str) -> Any:
+    """Read JSON that the user named."""
+    try:
+        return json.loads(read_text(path))
+    except ValueError as error:
+        raise click.UsageError(f"{path}: no {what}: {error}") from None
+
+
+def _baseline(options: dict[str, Any], machine: Machine | None) -> dict[str, Any] | None:
+    from gpunode.rules.baseline import BaselineError, load
+
+    if options["no_baseline"]:
+        return None
+    place = options["baseline_file"]
+    if place:
+        text = read_text(place)
+    elif machine is not None:
+        code, text, _ = machine.run(["cat", BASELINE], timeout=20)
+        if code != 0:
+            return None
+        place = BASELINE
+    else:
+        return None
+    try:
+        return load(text)
+    except BaselineError as error:
+        raise click.UsageError(f"{place}: no baseline: {error}") from None
+
+
+def _save(judgement: Judgement, options: dict[str, Any], machine: Machine | None) -> None:
+    from gpunode.rules.baseline import build
+    from gpunode.snapshot import dump, redact
+    from gpunode_tools.report.files import write_atomically
+
+    data = judgement.state.snapshot.data
+    if options["save_snapshot"]:
+        write_atomically(options["save_snapshot"], dump(redact(data) if options["redact"] else data))
+    place = options["save_baseline"]
+    if place is None:
+        return
+    if judgement.exit_code != 0 and not options["force"]:
+        say(f"verify-p2p: the baseline was not saved: the node is not healthy ({judgement.verdict}); --force saves it anyway")
+        return
+    text = json.dumps(build(judgement.state, str(data.get("collected_at", ""))), indent=1) + "\n"
+    if place or machine is None:
+        write_atomically(place, text)
+    else:
+        script = 'd=${0%/*}; mkdir -p "$d" && cat >"$0.new" && mv "$0.new" "$0"'
+        code, _, error = machine.run(["sh", "-c", script, BASELINE], text.encode(), timeout=20)
+        if code != 0:
+            raise click.ClickException(f"{BASELINE} could not be written: {error.strip()}")
+    say(f"verify-p2p: baseline saved to {place or BASELINE}")
+
+
+def _write(judgement: Judgement, options: dict[str, Any]) -> None:
+    from gpunode_tools.report.files import write_atomically
+
+    result = judgement.to_dict()
+    if options["report"]:
+        from gpunode_tools.report.p2p_html import render as render_html
+
+        write_atomically(options["report"], render_html(result))
+    if options["result_file"]:
+        write_atomically(options["result_file"], json.dumps(result, indent=1) + "\n")
+    if options["metrics_file"]:
+        from gpunode_tools.report.p2p_machine import prometheus
+
+        write_atomically(options["metrics_file"], prometheus(result))
+    click.echo(render(result, options["output"]), nl=False)
+
+
+def render(result: dict[str, Any], output: str) -> str:
+    """The result in one of the forms of --output."""
+    if output == "json":
+        return json.dumps(result, indent=1) + "\n"
+    if output == "text":
+        from gpunode_tools.report.p2p_text import render as render_text
+        from gpunode_tools.report.terminal import wants_colour
+
+        return render_text(result, colour=wants_colour(sys.stdout))
+    from gpunode_tools.report.p2p_machine import junit, prometheus
+
+    return junit(result) if output == "junit" else prometheus(result)

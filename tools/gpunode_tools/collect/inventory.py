@@ -1,0 +1,81 @@
+"""Variables of a host from an Ansible inventory: by ansible-inventory where it is installed, else from its YAML files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from gpunode_tools.collect.errors import UnreachableError
+
+DEFAULT_INVENTORIES: Final = ("inventory/hosts.yml", "inventory/hosts.yaml")
+_DEADLINE_S: Final = 60.0
+
+
+def host_variables(name: str, inventory: str | None) -> dict[str, Any]:
+    """Return the variables of ``name``; empty when no inventory is there, so that ssh's own configuration decides.
+
+    Raises UnreachableError when an inventory was named and does not know the host or cannot be read.
+    """
+    path = inventory or next((place for place in DEFAULT_INVENTORIES if Path(place).exists()), None)
+    if path is None:
+        return {}
+    if not Path(path).exists():
+        raise UnreachableError(f"inventory {path} does not exist")
+    tool = Path(sys.executable).with_name("ansible-inventory")
+    found = _by_ansible(str(tool), path, name) if tool.exists() else _by_files(Path(path), name)
+    if found is None and inventory is not None:
+        raise UnreachableError(f"inventory {path} has no host {name}")
+    return found or {}
+
+
+def _by_ansible(tool: str, path: str, name: str) -> dict[str, Any] | None:
+    done = subprocess.run([tool, "-i", path, "--host", name], capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
+    if done.returncode != 0:
+        if "Could not match" in done.stderr or "no hosts matched" in done.stderr.lower():
+            return None
+        said = done.stderr.strip().splitlines()
+        raise UnreachableError(f"ansible-inventory -i {path}: {said[-1] if said else done.returncode}")
+    data = json.loads(done.stdout)
+    return data if isinstance(data, dict) else None
+
+
+def _by_files(path: Path, name: str) -> dict[str, Any] | None:
+    """Read hosts.yml with the host_vars and group_vars beside it: enough for addresses, users and keys; no templates."""
+    import yaml
+
+    tree = yaml.safe_load((path / "hosts.yml" if path.is_dir() else path).read_text(encoding="utf-8")) or {}
+    folder = path if path.is_dir() else path.parent
+    chain: list[tuple[str, dict[str, Any]]] = []
+
+    def walk(group: str, body: Any, above: list[tuple[str, dict[str, Any]]]) -> bool:
+        body = body or {}
+        here = [*above, (group, body.get("vars") or {})]
+        if name in (body.get("hosts") or {}):
+            chain.extend(here)
+            chain.append(("", (body["hosts"] or {}).get(name) or {}))
+            return True
+        return any(walk(child, inner, here) for child, inner in (body.get("children") or {}).items())
+
+    if not any(walk(group, body, []) for group, body in tree.items()):
+        return None
+    variables: dict[str, Any] = {}
+    for group, inline in chain:
+        variables.update(inline)
+        variables.update(_files(folder / "group_vars", group) if group else _files(folder / "host_vars", name))
+    return variables
+
+
+def _files(folder: Path, name: str) -> dict[str, Any]:
+    import yaml
+
+    variables: dict[str, Any] = {}
+    places = [folder / f"{name}.yml", *sorted((folder / name).glob("*.yml"))]
+    for place in places:
+        text = place.read_text(encoding="utf-8") if place.is_file() else ""
+        if text and not text.startswith("$ANSIBLE_VAULT"):
+            data = yaml.safe_load(text)
+            variables.update(data if isinstance(data, dict) else {})
+    return variables

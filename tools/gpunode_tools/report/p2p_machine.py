@@ -1,0 +1,72 @@
+"""The verify-p2p result for machines: JUnit and Prometheus."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from gpunode_tools.report.junit import ERROR, FAILURE, SKIPPED, Case
+from gpunode_tools.report.junit import render as render_junit
+from gpunode_tools.report.metrics import Metrics
+
+VERDICTS: Final = ("pass", "warn", "fail", "unknown")
+_PAIR_GAUGES: Final = {
+    "copy_gbps": ("gpunode_p2p_copy_gbps", "Rate of the copy engine from one GPU to another, 10^9 bytes a second."),
+    "bidirectional_gbps": ("gpunode_p2p_bidirectional_gbps", "Rate of both directions at once, summed, 10^9 bytes a second."),
+    "sm_read_gbps": ("gpunode_p2p_sm_read_gbps", "Rate of reads by kernels, 10^9 bytes a second."),
+    "read_latency_us": ("gpunode_p2p_read_latency_us", "Latency of dependent reads from the peer, microseconds."),
+}
+
+
+def junit(result: dict[str, Any]) -> str:
+    """One case per finding that is no note, one per measured pair, and one for the whole."""
+    cases = []
+    kinds = {"error": FAILURE, "unknown": SKIPPED}
+    for finding in result["findings"]:
+        if finding["severity"] in {"error", "unknown", "warning"}:
+            text = f"seen: {finding['evidence']}\ndo: {finding['remedy']}"
+            name = f"{finding['id']}: {finding['subject']}"
+            cases.append(Case(name, kinds.get(finding["severity"], "passed"), finding["summary"], text))
+    for pair in result["pairs"]:
+        status = {"ok": "passed", "skipped": SKIPPED}.get(pair["status"], FAILURE)
+        cases.append(Case(f"pair GPU{pair['src']}->GPU{pair['dst']}", status, pair["status"], str(pair.get("reason") or "")))
+    whole = {"fail": FAILURE, "unknown": ERROR}.get(result["verdict"], "passed")
+    cases.append(Case("verdict", whole, result["verdict"], "could not tell what was asked" if whole == ERROR else ""))
+    suite = f"verify-p2p {result.get('host') or 'node'}" + (" (simulated)" if result["simulated"] else "")
+    return render_junit(suite, cases, result.get("collected_at"))
+
+
+def _moment(text: str | None) -> float | None:
+    try:
+        return datetime.strptime(text or "", "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+def prometheus(result: dict[str, Any]) -> str:
+    """Gauges for the verdict, findings by severity and id, GPUs and pairs."""
+    metrics = Metrics()
+    simulated = {"simulated": "true"} if result["simulated"] else {}
+    for verdict in VERDICTS:
+        metrics.gauge(
+            "gpunode_p2p_verdict", "1 for the verdict of the last check.", verdict == result["verdict"], {"verdict": verdict, **simulated}
+        )
+    moment = _moment(result.get("collected_at"))
+    if moment is not None:
+        metrics.gauge("gpunode_p2p_checked_timestamp_seconds", "When the node was last checked.", moment)
+    for severity in ("error", "warning", "unknown", "info"):
+        count = sum(1 for finding in result["findings"] if finding["severity"] == severity)
+        metrics.gauge("gpunode_p2p_findings", "Findings of the last check by severity.", count, {"severity": severity})
+    counts: dict[tuple[str, str], int] = {}
+    for finding in result["findings"]:
+        counts[finding["id"], finding["severity"]] = counts.get((finding["id"], finding["severity"]), 0) + 1
+    for (name, severity), count in sorted(counts.items()):
+        metrics.gauge("gpunode_p2p_finding", "Findings of the last check by id.", count, {"id": name, "severity": severity})
+    metrics.gauge("gpunode_gpus", "GPUs that were found.", len(result["gpus"]))
+    for pair in result["pairs"]:
+        labels = {"src": str(pair["src"]), "dst": str(pair["dst"]), "path": pair.get("path") or ""}
+        metrics.gauge("gpunode_p2p_pair_ok", "1 when data arrived whole.", pair["status"] == "ok", labels)
+        for key, (name, text) in _PAIR_GAUGES.items():
+            if pair.get(key) is not None:
+                metrics.gauge(name, text, pair[key], labels)
+    return metrics.render()
