@@ -126,6 +126,8 @@ def _assign(faults: dict[str, Any]) -> None:
                 "size": 3571712,
             }
         for gpu in now["gpus"]:
+            if gpu["driver"] is not None:
+                continue
             if vfio or gpu["slot"] in faults.get("gpu-vfio", []):
                 gpu["driver"] = "vfio-pci"
                 kmsg.log(f"vfio-pci {gpu['bdf']}: vgaarb: VGA decodes changed: olddecodes=io+mem,decodes=none:owns=none")
@@ -187,6 +189,7 @@ def _dress() -> None:
         if Path(target).exists():  # a machine without PCI or modules has no place for them
             bind(source, Path(target))
             fragment.append(f"lxc.mount.entry = {source} {target[1:]} none bind,ro,optional 0 0")
+    fragment.append(f"lxc.mount.entry = {paths.FABRIC} etc/lab/fabric.conf none bind,ro,create=file 0 0")
     paths.GUEST_FRAGMENTS.mkdir(parents=True, exist_ok=True)
     (paths.GUEST_FRAGMENTS / "20-nvidia.conf").write_text("\n".join(fragment) + "\n")
 

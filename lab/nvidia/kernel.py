@@ -9,7 +9,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import kmsg, model, paths, pci, state, users
+from . import fabric, kmsg, model, paths, pci, state, users
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -312,6 +312,7 @@ def render(now: dict[str, Any]) -> None:
     _render_modules(now)
     _render_devices(now)
     _render_driver(now)
+    fabric.write(now)
 
 
 def _render_modules(now: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(os.environ.get("GPUNODE_LAB_ROOT", "/"))
 
 ETC = ROOT / "etc/lab/nvidia"  # how the node is made, and its faults: survives a reboot
+FABRIC = ROOT / "etc/lab/fabric.conf"  # what the stand-in libcuda reads, in guests too
 DISK = ROOT / "var/lib/lab/nvidia"  # what firmware would remember (enrolled keys)
 RUN = ROOT / "run/lab/nvidia"  # this boot
 KMSG = ROOT / "run/lab/kmsg"

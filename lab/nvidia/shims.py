@@ -49,3 +49,5 @@ def install() -> None:
     if not _LOADER.exists() or _LOADER.read_text() != _LOADER_TEXT:
         _LOADER.parent.mkdir(parents=True, exist_ok=True)
         _LOADER.write_text(_LOADER_TEXT)
+        # systemd read its units before this boot's lab-boot ran.
+        subprocess.run(["systemctl", "daemon-reload"], check=False, capture_output=True, timeout=30)

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from . import paths
 
-PROC = Path("/proc")
+PROC = paths.ROOT / "proc"
 MEMFD = "lab-gpu-use"
 _LIBRARY = "libcuda.so"
 _PERSISTENCED_PID = paths.ROOT / "run/nvidia-persistenced/nvidia-persistenced.pid"
 
 
 def _pids() -> list[str]:
-    return [entry.name for entry in PROC.iterdir() if entry.name.isdigit() and int(entry.name) != os.getpid()]
+    return [entry.name for entry in (PROC.iterdir() if PROC.is_dir() else ()) if entry.name.isdigit() and int(entry.name) != os.getpid()]
 
 
 def persistenced() -> int | None:

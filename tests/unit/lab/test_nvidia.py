@@ -329,3 +329,93 @@ def test_parameters_of_the_source_are_those_of_proc(nvidia):
     kernel = nvidia.module("kernel")
     for name in kernel.PARAMS:
         assert f"({kernel.OPTION_OF.get(name, name)}" in source
+
+
+# -------------------------------------------------------------------------------------------------------------- faults
+
+
+def fabric_lines(world):
+    return (world.root / "etc/lab/fabric.conf").read_text().splitlines()
+
+
+def test_fabric_tells_what_host_and_driver_are_set_to(nvidia, monkeypatch):
+    boot(nvidia, "quiet iommu=pt")
+    load(nvidia, monkeypatch, "nvidia", 'NVreg_RegistryDwords="ForceP2P=0x11;RMForceP2PType=1"')
+    lines = fabric_lines(nvidia)
+    assert sum(line.startswith("gpu ") for line in lines) == 8
+    assert "link near copy=53 both=103 latency=0.75" in lines
+    assert not any("sm_read" in line for line in lines)
+    boot(nvidia, "quiet")
+    load(nvidia, monkeypatch, "nvidia")
+    lines = fabric_lines(nvidia)
+    assert any("sm_read=3.5" in line for line in lines), "without ForceP2P loads are staged"
+    assert "link near copy=46 both=88 latency=0.95" in lines, "a translating IOMMU costs bandwidth"
+
+
+def test_p2p_faults_reach_fabric_and_topology(ready, capsys, monkeypatch):
+    faults = ready.module("faults")
+    faults.p2p(["0:1", "no-access"])
+    faults.p2p(["2:*", "corrupt"])
+    lines = fabric_lines(ready)
+    assert "fault 0:1 no-access" in lines
+    assert sum(line.endswith(" corrupt") for line in lines) == 7
+    _, text = smi(ready, capsys, monkeypatch, "topo", "-p2p", "r")
+    assert text.splitlines()[1] == " GPU0\tX\tCNS" + "\tOK" * 6 + "\t"
+    assert text.splitlines()[2].startswith(" GPU1\tOK\tX")
+    with pytest.raises(faults.FaultError):
+        faults.p2p(["0:0", "hang"])
+    faults.clear()
+    assert not any(line.startswith("fault") for line in fabric_lines(ready))
+
+
+def test_a_gpu_falls_off_while_driven_and_vanishes_while_not(ready, capsys, monkeypatch):
+    faults = ready.module("faults")
+    faults.gpu_off_bus(["5"])
+    assert "NVRM: Xid (PCI:0000:b1:00): 79, GPU has fallen off the bus." in (ready.root / "run/lab/kmsg").read_text()
+    assert smi(ready, capsys, monkeypatch, "-q")[0] == 15
+    config = ready.root / "run/lab/nvidia/sys/devices-pci/pci0000:b0/0000:b0:01.1/0000:b1:00.0/config"
+    assert set(config.read_bytes()) == {0xFF}
+    boot(ready)
+    assert len(ready.module("state").read()["gpus"]) == 7
+    faults.gpu_off_bus(["0"])
+    assert not (ready.root / "run/lab/nvidia/sys/bus-pci/devices/0000:11:00.0").is_symlink()
+
+
+def test_link_faults_show_in_sysfs_and_configuration_space(ready):
+    faults = ready.module("faults")
+    faults.link_width(["1", "8"])
+    faults.link_speed(["1", "4"])
+    place = ready.root / "run/lab/nvidia/sys/devices-pci/pci0000:30/0000:30:01.1/0000:31:00.0"
+    assert (place / "current_link_width").read_text() == "8\n"
+    assert (place / "current_link_speed").read_text() == "16.0 GT/s PCIe\n"
+    status = struct.unpack_from("<H", (place / "config").read_bytes(), 0x60 + 0x12)[0]
+    assert (status & 0xF, status >> 4 & 0x3F) == (4, 8)
+    assert any("minor=1 " in line and line.endswith("port=14.25") for line in fabric_lines(ready))
+    with pytest.raises(ready.module("faults").FaultError):
+        faults.link_width(["9", "8"])
+
+
+def test_every_fault_says_what_it_does(nvidia):
+    faults = nvidia.module("faults")
+    for name, fault in faults.FAULTS.items():
+        assert fault.__doc__, name
+        assert "\n" not in fault.__doc__, name
+
+
+def test_secure_boot_rejects_a_key_until_somebody_enrolls_it(nvidia, monkeypatch):
+    boot(nvidia)
+    nvidia.module("faults").secure_boot_on([])
+    kernel, secure = nvidia.module("kernel"), nvidia.module("secure_boot")
+    with pytest.raises(kernel.KernelError, match="Key was rejected by service"):
+        load(nvidia, monkeypatch, "nvidia")
+    key = {"name": "DKMS module signing key", "fingerprint": "AA"}
+    monkeypatch.setattr(secure, "certificate", lambda _path: key)
+    assert secure.main(["--test-key", "/var/lib/dkms/mok.pub"]) == 0
+    assert secure.main(["--import", "/var/lib/dkms/mok.pub"]) == 0
+    secure.power_on()
+    assert secure.main(["--test-key", "/var/lib/dkms/mok.pub"]) == 0, "nobody stood at the console"
+    nvidia.module("faults").mok_enroll([])
+    secure.power_on()
+    assert secure.main(["--test-key", "/var/lib/dkms/mok.pub"]) == 1
+    monkeypatch.setattr(secure, "trusted", lambda _path: True)
+    load(nvidia, monkeypatch, "nvidia")
