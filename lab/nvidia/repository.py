@@ -8,11 +8,12 @@ nvidia-driver-pinning-BRANCH holds a branch or a version through apt preferences
 from __future__ import annotations
 
 import hashlib
-import subprocess
+import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.console import locked
+from lab.console import locked, run
 from lab.instance import cache_home
 from lab.node.units import shim
 
@@ -86,9 +87,9 @@ if [ "$1" = configure ]; then
 	if deb-systemd-helper --quiet was-enabled nvidia-persistenced.service; then
 		deb-systemd-helper enable nvidia-persistenced.service >/dev/null || true
 	fi
+	# Not started here: without a loaded driver it would only fail five times and give up.
 	if [ -d /run/systemd/system ]; then
 		systemctl --system daemon-reload >/dev/null || true
-		deb-systemd-invoke start nvidia-persistenced.service >/dev/null 2>&1 || true
 	fi
 fi
 """
@@ -100,33 +101,30 @@ fi
 """
 
 
-def library(source: Path, soname: str, version: str) -> Path:
-    """Build a C source into a shared library of this machine, kept in the cache by its content; returns the file."""
-    text = source.read_bytes()
-    key = hashlib.sha256(text + f"{soname} {version}".encode()).hexdigest()[:16]
-    target = cache_home() / "lab-libraries" / key / f"{soname.rsplit('.', 1)[0]}.{version}"
+_WARNINGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread")
+
+
+def library(objects: list[tuple[Path, tuple[str, ...]]], soname: str, version: str) -> Path:
+    """Build C sources, each with its flags, into a shared library of a driver version; kept in the cache by content; returns the file."""
+    common = [*_WARNINGS, f'-DLIBRARY_VERSION="{version}"']
+    content = hashlib.sha256(f"{soname} {common}".encode())
+    for source, flags in objects:
+        headers = sorted(source.parent.glob("*.h"))
+        content.update(b"".join(path.read_bytes() for path in (source, *headers)) + " ".join(flags).encode())
+    target = cache_home() / "lab-libraries" / content.hexdigest()[:16] / f"{soname.rsplit('.', 1)[0]}.{version}"
     if target.exists():
         return target
-    with locked(cache_home() / "locks" / f"library-{key}", f"another build of {soname}"):
+    with locked(cache_home() / "locks" / f"library-{content.hexdigest()[:16]}", f"another build of {soname}"):
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_suffix(".part")
-        subprocess.run(
-            [
-                "gcc",
-                "-O2",
-                "-shared",
-                "-fPIC",
-                f"-Wl,-soname,{soname}",
-                f'-DLIBRARY_VERSION="{version}"',
-                "-o",
-                str(part),
-                str(source),
-                "-lpthread",
-                "-lm",
-            ],
-            check=True,
-        )
-        part.replace(target)
+        with tempfile.TemporaryDirectory() as folder:
+            built = []
+            for source, flags in objects:
+                built.append(f"{folder}/{source.parent.name}-{source.stem}.o")
+                run(["gcc", *common, *flags, "-c", "-o", built[-1], source])
+            part = f"{folder}/{target.name}"
+            run(["gcc", "-shared", "-pthread", f"-Wl,-soname,{soname}", "-o", part, *built])
+            shutil.copyfile(part, target.with_suffix(".part"))
+        target.with_suffix(".part").replace(target)
     return target
 
 
@@ -134,13 +132,16 @@ def _with_version(name: str, version: str) -> str:
     return (HERE / "dkms" / name).read_text(encoding="utf-8").replace("@VERSION@", version)
 
 
-def _libraries() -> dict[str, tuple[Path, str]]:
-    """Package -> (source, soname) of each library package."""
-    own, empty = HERE / "lib", HERE / "lib/empty.c"
-    cuda = HERE / "libcuda/libcuda.c"
+def _libraries() -> dict[str, tuple[list[tuple[Path, tuple[str, ...]]], str]]:
+    """Package -> (sources with their flags, soname) of each library package."""
+    hidden = ("-std=gnu11", "-fvisibility=hidden")
+    cuda = [(source, hidden) for source in sorted((HERE / "libcuda").glob("*.c"))]
+    # NVML's start has an answer of its own; the rest of what it tells comes from the same fabric.
+    renamed = [(source, (*hidden, "-DnvmlInit_v2=lab_fabric_init")) for source, _ in cuda]
+    empty = [(HERE / "lib/empty.c", ())]
     return {
-        "libnvidia-ml1": (own / "nvml.c", "libnvidia-ml.so.1"),
-        "libcuda1": (cuda if cuda.exists() else empty, "libcuda.so.1"),
+        "libnvidia-ml1": ([(HERE / "lib/nvml.c", ()), *renamed], "libnvidia-ml.so.1"),
+        "libcuda1": (cuda, "libcuda.so.1"),
         "libnvidia-ptxjitcompiler1": (empty, "libnvidia-ptxjitcompiler.so.1"),
         "libnvidia-nvvm4": (empty, "libnvidia-nvvm.so.4"),
         "libnvidia-cfg1": (empty, "libnvidia-cfg.so.1"),
@@ -165,8 +166,8 @@ def driver(version: str) -> list[Package]:
         return Package(name=name, version=full, description=description, **rest)  # type: ignore[arg-type]
 
     def shared(name: str, depends: str = "", recommends: str = "") -> Package:
-        source, soname = libraries[name]
-        built = library(source, soname, version)
+        sources, soname = libraries[name]
+        built = library(sources, soname, version)
         fields = {"Depends": ", ".join(filter(None, ["libc6 (>= 2.34)", depends])), "Multi-Arch": "same"}
         if recommends:
             fields["Recommends"] = recommends

@@ -19,6 +19,9 @@ enum {
 	NVML_ERROR_LIB_RM_VERSION_MISMATCH = 18,
 };
 
+/* From the stand-in libcuda, which also answers for free memory. */
+int lab_fabric_init(void);
+
 static int initialised;
 
 static int module_version(char *out, size_t size)
@@ -81,6 +84,8 @@ int nvmlInit_v2(void)
 		return NVML_ERROR_DRIVER_NOT_LOADED;
 	if (strcmp(version, LIBRARY_VERSION) != 0)
 		return NVML_ERROR_LIB_RM_VERSION_MISMATCH;
+	/* What keeps CUDA from starting (HMM, say) does not keep NVML from it: only free memory is unknown then. */
+	lab_fabric_init();
 	initialised = 1;
 	return NVML_SUCCESS;
 }

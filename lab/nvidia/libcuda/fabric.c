@@ -232,6 +232,19 @@ static void keep_visible(const char *list) {
   fabric.gpus = n;
 }
 
+#ifdef LIBRARY_VERSION
+/* The kernel module must be loaded, and of this library's own version. */
+static CUresult module_fits(void) {
+  char line[256] = "", *found;
+  FILE *file = fopen("/proc/driver/nvidia/version", "r");
+  if (!file) return NO_DEVICE;
+  if (!fgets(line, sizeof line, file)) line[0] = 0;
+  fclose(file);
+  found = strstr(line, " " LIBRARY_VERSION " ");
+  return found ? OK : DRIVER_MISMATCH;
+}
+#endif
+
 CUresult fabric_load(void) {
   const char *path = getenv("GPUNODE_LAB_FABRIC");
   if (!path || !*path) path = "/etc/lab/fabric.conf";
@@ -240,6 +253,9 @@ CUresult fabric_load(void) {
   fabric.init_ms = 100, fabric.context_ms = 300, fabric.module_ms = 40, fabric.context_mib = 500;
   fabric.host_gbps = 55, fabric.local_gbps = 1500, fabric.socket_gbps = 160;
   snprintf(fabric.state, sizeof fabric.state, "/run/lab");
+#ifdef LIBRARY_VERSION
+  if (module_fits()) return module_fits();
+#endif
   if (read_file(path)) return NO_DEVICE;
   if (fabric.init_code) return fabric.init_code;
   if (fabric.hmm == 2) {
