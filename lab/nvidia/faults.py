@@ -262,7 +262,7 @@ def cuda_init(words: list[str]) -> str:
 
 
 def clear() -> None:
-    """Undo all: what hardware needs a boot for (a GPU back on the bus, vfio, a translating IOMMU) is undone by the next boot."""
+    """Undo all; what real hardware needs a boot for (a GPU back on the bus, a translating IOMMU, nouveau) the next boot undoes."""
     kept = state.faults()
     state.save_faults({})
     _DKMS_FILE.unlink(missing_ok=True)
@@ -272,6 +272,8 @@ def clear() -> None:
         now["secure_boot"] = False
         for gpu in now["gpus"]:
             gpu.update(gen=model.MAX_GEN, width=model.MAX_WIDTH, aer_correctable=0, replays=0)
+            if gpu["slot"] in kept.get("gpu-vfio", []):
+                kernel.bind(now, gpu)
             if kept.get("acs-on") or str(gpu["slot"]) in kept.get("link-width", {}) | kept.get("link-speed", {}):
                 pci.configure(gpu, boot.acs_word(now["iommu"]))
         kernel.render(now)

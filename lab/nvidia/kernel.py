@@ -261,6 +261,14 @@ def _probe(now: dict[str, Any], entry: dict[str, Any]) -> None:
         )
 
 
+def bind(now: dict[str, Any], gpu: dict[str, Any]) -> None:
+    """Take one GPU from whoever has it and give it to nvidia.ko where that is loaded."""
+    gpu["driver"] = None
+    if "nvidia" in now["loaded"]:
+        gpu["minor"] = next(minor for minor in range(len(now["gpus"])) if minor not in {other["minor"] for other in bound(now)})
+        gpu["driver"] = "nvidia"
+
+
 def bound(now: dict[str, Any]) -> list[dict[str, Any]]:
     """The GPUs that nvidia.ko drives, by minor number."""
     return sorted((gpu for gpu in now["gpus"] if gpu["driver"] == "nvidia"), key=lambda gpu: int(gpu["minor"]))

@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from lab.nvidia import kernel, model, nodes, paths, state, users
+from lab.nvidia import kernel, kmsg, model, nodes, paths, state, users
 
 # Exit codes of nvidia-smi(1).
 NOT_FOUND, DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, LOST, MISMATCH = 6, 9, 12, 15, 18
@@ -54,6 +54,19 @@ def _usable(path: Path, major: int, minor: int) -> bool:
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == os.makedev(major, minor) and os.access(path, os.R_OK | os.W_OK)
 
 
+def _log_mismatch(library: str, module: str) -> None:
+    """Write what the kernel module says of a client of another version; a guest has no way to the node's kernel log."""
+    if os.geteuid() == 0 and paths.PROC_DRIVER.is_dir():
+        kmsg.log(
+            f"NVRM: API mismatch: the client 'nvidia-smi' (pid {os.getpid()})",
+            f"NVRM: has the version {library}, but this kernel module has",
+            f"NVRM: the version {module}.  Please make sure that this",
+            "NVRM: kernel module and all NVIDIA driver components",
+            "NVRM: have the same version.",
+            level=kmsg.ERROR,
+        )
+
+
 class Session:
     """An initialised NVML: version, devices in bus order, and what processes say they hold."""
 
@@ -77,6 +90,7 @@ class Session:
                 DRIVER_NOT_LOADED,
             )
         if module["version"] != library:
+            _log_mismatch(library, module["version"])
             short = ".".join(library.split(".")[:2])
             raise NvmlError(f"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: {short}", MISMATCH)
         self.driver: str = module["version"]
