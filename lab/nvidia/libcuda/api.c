@@ -241,6 +241,9 @@ static struct op *op_new(enum kind kind) {
   return op;
 }
 
+/* Work is only taken for streams of the current context: stricter than CUDA is with copies, so that the caller is right everywhere. */
+#define NEED_STREAM(stream) NEED_CONTEXT(); if (!(stream) || (stream)->context != current) return INVALID_HANDLE
+
 static int owner(CUdeviceptr address, size_t size) {
   pthread_mutex_lock(&world);
   struct alloc *a = find_alloc(address, size);
@@ -273,9 +276,9 @@ EXPORT CUresult cuStreamWaitEvent(struct stream *stream, struct event *event, un
 }
 
 EXPORT CUresult cuStreamWaitValue32_v2(struct stream *stream, CUdeviceptr address, uint32_t value, unsigned flags) {
-  NEED_CONTEXT();
+  NEED_STREAM(stream);
   if (fabric.no_wait_value) return NOT_SUPPORTED;
-  if (!stream || flags || address % 4 || (!is_registered((void *)(uintptr_t)address, 4) && owner(address, 4) < 0)) return INVALID_VALUE;
+  if (flags || address % 4 || (!is_registered((void *)(uintptr_t)address, 4) && owner(address, 4) < 0)) return INVALID_VALUE;
   struct op *op = op_new(WAIT_VALUE);
   op->dst = address, op->wait = value;
   stream_push(stream, op);
@@ -290,8 +293,8 @@ EXPORT CUresult cuEventCreate(struct event **event, unsigned flags) {
 }
 
 EXPORT CUresult cuEventRecord(struct event *event, struct stream *stream) {
-  NEED_CONTEXT();
-  if (!event || !stream || event->context != stream->context) return INVALID_HANDLE;
+  NEED_STREAM(stream);
+  if (!event || event->context != stream->context) return INVALID_HANDLE;
   struct op *op = op_new(RECORD);
   op->event = event;
   stream_push(stream, op);
@@ -323,28 +326,28 @@ static CUresult push_copy(CUdeviceptr dst, CUdeviceptr src, size_t size, struct 
 }
 
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size, struct stream *stream) {
-  NEED_CONTEXT();
+  NEED_STREAM(stream);
   void *staging = NULL;
   if (!is_registered(src, size)) src = staging = memcpy(malloc(size), src, size); /* pageable memory is read before the call returns */
   return push_copy(dst, (uint64_t)(uintptr_t)src, size, stream, staging, 0, 1);
 }
 
 EXPORT CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, struct stream *stream) {
-  NEED_CONTEXT();
+  NEED_STREAM(stream);
   CUresult result = push_copy((uint64_t)(uintptr_t)dst, src, size, stream, NULL, 1, 0);
   if (!result && !is_registered(dst, size)) stream_wait(stream); /* into pageable memory it is not asynchronous */
   return result ? result : current->error;
 }
 
 EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr dst, void *dst_context, CUdeviceptr src, void *src_context, size_t size, struct stream *stream) {
-  NEED_CONTEXT();
+  NEED_STREAM(stream);
   if (owner(dst, size) != ((struct context *)dst_context)->gpu || owner(src, size) != ((struct context *)src_context)->gpu) return INVALID_VALUE;
   return push_copy(dst, src, size, stream, NULL, 0, 0);
 }
 
 EXPORT CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t size, struct stream *stream) {
-  NEED_CONTEXT();
-  if (!stream || owner(dst, size) != current->gpu) return INVALID_VALUE;
+  NEED_STREAM(stream);
+  if (owner(dst, size) != current->gpu) return INVALID_VALUE;
   struct op *op = op_new(SET);
   op->dst = dst, op->size = size, op->value = value;
   stream_push(stream, op);
@@ -376,8 +379,8 @@ EXPORT CUresult cuModuleGetFunction(struct function **function, const char *modu
 
 EXPORT CUresult cuLaunchKernel(struct function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                                struct stream *stream, void **parameters, void **extra) {
-  NEED_CONTEXT();
-  if (!f || !stream || !parameters || extra || shared || !gx || !gy || !gz || !bx || bx * by * bz > 1024) return INVALID_VALUE;
+  NEED_STREAM(stream);
+  if (!f || !parameters || extra || shared || !gx || !gy || !gz || !bx || bx * by * bz > 1024) return INVALID_VALUE;
   static const char *const sizes[] = {"", "8884", "888", "8888848", "8888848"};
   const char *size = sizes[kernel_known(f->name)];
   struct op *op = op_new(KERNEL);

@@ -360,26 +360,27 @@ def link_limit_gbps(chain: Iterable[dict[str, Any]]) -> float | None:
     return round(min(limits), 2) if limits else None
 
 
-def free_memory(bus_ids: list[str]) -> dict[str, int]:
-    """Free bytes by bus id from NVML, which needs no context; empty where NVML is not to be had."""
+class Nvml:
+    """Free memory without a context, where NVML is to be had. Made in a thread: it opens the GPUs while CUDA does."""
 
     class Memory(ctypes.Structure):
         _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
 
-    free = {}
-    try:
-        nvml = ctypes.CDLL("libnvidia-ml.so.1")
-        if nvml.nvmlInit_v2():
-            return {}
-        for bus_id in bus_ids:
-            handle, memory = _PTR(), Memory()
-            if nvml.nvmlDeviceGetHandleByPciBusId_v2(bus_id.encode(), ctypes.byref(handle)) == 0 and (
-                nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) == 0
-            ):
-                free[bus_id] = int(memory.free)
-    except (OSError, AttributeError):
-        return {}
-    return free
+    def __init__(self) -> None:
+        """Raises OSError where the library is missing or does not start."""
+        self.lib = ctypes.CDLL("libnvidia-ml.so.1")
+        status = self.lib.nvmlInit_v2()
+        if status:
+            raise OSError(f"nvmlInit_v2 answered {status}")
+
+    def free(self, bus_id: str) -> int | None:
+        """Free bytes, or None where NVML does not say."""
+        handle, memory = _PTR(), self.Memory()
+        if self.lib.nvmlDeviceGetHandleByPciBusId_v2(bus_id.encode(), ctypes.byref(handle)) or (
+            self.lib.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory))
+        ):
+            return None
+        return int(memory.free)
 
 
 class HostMemory:
@@ -394,9 +395,10 @@ class HostMemory:
     def __init__(self, check: int, pairs: int) -> None:
         self.check = check
         size = check + self.STEP * (pairs + 1)
-        self.table = mmap.mmap(-1, size)
-        self.back = mmap.mmap(-1, check)
-        self.gate = mmap.mmap(-1, mmap.PAGESIZE)
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self.table = mmap.mmap(-1, size, private)
+        self.back = mmap.mmap(-1, check, private)
+        self.gate = mmap.mmap(-1, mmap.PAGESIZE, private)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             for region in (self.table, self.back):
                 region.madvise(mmap.MADV_HUGEPAGE)
@@ -617,7 +619,7 @@ class Bench:
     def timed(self, gpu: Gpu, enqueue: Callable[[], None], gated: bool = True) -> float:
         """Seconds that the work enqueued on ``gpu``'s stream takes, from events around it, held back until all of it is enqueued."""
         gpu.current()
-        held = gated and self.hold(gpu.stream)
+        held = gated and self.hold((gpu, gpu.stream))
         try:
             self.cuda("cuEventRecord", gpu.events[0], gpu.stream)
             enqueue()
@@ -632,13 +634,14 @@ class Bench:
     def seconds(self, begin: Any, end: Any) -> float:
         return max(float(self.cuda.get(ctypes.c_float, "cuEventElapsedTime", begin, end)) / 1000, 1e-9)
 
-    def hold(self, stream: Any, *more: Any) -> bool:
+    def hold(self, *streams: tuple[Gpu, Any]) -> bool:
         """Close the gate before what follows on these streams; False where the driver has no such operation."""
         if self.gated:
             value = self.host.close_gate()
             try:
-                for each in (stream, *more):
-                    self.cuda("cuStreamWaitValue32_v2", each, self.host.gate_address, value, 0)
+                for gpu, stream in streams:
+                    gpu.current()
+                    self.cuda("cuStreamWaitValue32_v2", stream, self.host.gate_address, value, 0)
             except CudaError as error:
                 self.host.open_gate()
                 if error.code != NOT_SUPPORTED:
@@ -728,15 +731,16 @@ class Bench:
         begin, end = src.events
 
         def sample() -> float:
-            src.current()
-            held = self.hold(src.stream, dst.stream)
+            held = self.hold((dst, dst.stream), (src, src.stream))
             try:
+                src.current()
                 self.cuda("cuEventRecord", begin, src.stream)
                 for _ in range(copies):
                     src.current()
                     self.peer_copy(src, dst, chunk)
                     dst.current()
                     self.peer_copy(dst, src, chunk)
+                dst.current()
                 self.cuda("cuEventRecord", dst.waits, dst.stream)
                 src.current()
                 self.cuda("cuStreamWaitEvent", src.stream, dst.waits, 0)
@@ -820,10 +824,12 @@ class Run:
         """Initialise CUDA and report the GPUs; contexts begin in the background. False after a ``fatal`` event."""
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
         os.environ["CUDA_CACHE_DISABLE"] = "1"  # leave no file behind
+        os.environ["CUDA_MODULE_LOADING"] = "EAGER"  # a kernel loaded at its first launch could wait for the very stream that is held
         light = self.options.get("light", "auto")
         pool = ThreadPoolExecutor(max_workers=18)
         check = LIGHT_BUFFER if light is True else CHECK
         host = pool.submit(HostMemory, check, 256)
+        nvml = pool.submit(Nvml) if light else None
         self.lines.emit("init", step="cuInit")
         try:
             cuda = Cuda()
@@ -857,11 +863,10 @@ class Run:
             return False
         self.plan()
         used = {index for pair in self.pairs for index in pair} | {i for task in self.patterns for pair in task["pairs"] for i in pair}
-        free: dict[str, int] = {}
-        if light:
-            asked = pool.submit(free_memory, [gpu.bus_id for gpu in found])
+        free: dict[str, int | None] = {}
+        if nvml:
             try:
-                free = asked.result(timeout=5)
+                free = {gpu.bus_id: nvml.result(timeout=5).free(gpu.bus_id) for gpu in found}
             except Exception:  # noqa: BLE001 - NVML is a courtesy here; without it the context tells
                 free = {}
         self.host_memory = host.result()
@@ -1067,7 +1072,7 @@ class Run:
         copies = 2
 
         def sample() -> float:
-            held = bench.hold(*(stream for _, _, stream, _ in routes))
+            held = bench.hold(*((src, stream) for src, _, stream, _ in routes))
             try:
                 leader.current()
                 cuda("cuEventRecord", leader.events[0], leader.stream)
