@@ -26,6 +26,11 @@ def test_quick_on_a_whole_fabric(lab):
     assert result["simulated"] is True
     assert result["complete"] is True
     assert (result["fatal"], result["workers"], result["stuck"], result["interrupted"]) == (None, [], [], False)
+    for copies in result["host"]:
+        assert (copies["status"], copies["data_ok"]) == ("ok", True)
+        assert copies["to_gpu_gbps"] == pytest.approx(55, rel=0.02)
+        assert copies["from_gpu_gbps"] == pytest.approx(55, rel=0.02)
+    assert [copies["gpu"] for copies in result["host"]] == [0, 1, 2, 3]
     pairs = [event for event in lab.events if event["event"] == "pair"]
     assert [event["done"] for event in pairs] == list(range(1, 13))
 
@@ -68,6 +73,8 @@ def test_from_one_gpu_to_sixteen(lab, gpus):
     result = lab.measure(pairs=pairs)
     assert set(statuses(result).values()) <= {"ok"}
     assert len(result["pairs"]) == (0 if gpus == 1 else gpus + 1)
+    assert len(result["host"]) == gpus
+    assert {copies["status"] for copies in result["host"]} == {"ok"}
     assert result["complete"] is True
 
 

@@ -89,7 +89,8 @@ def test_a_worker_that_is_killed_in_mid_copy(lab):
     def kill(event):
         if event["event"] == "hello":
             seen["watcher"] = event["pid"]
-        if event["event"] == "context" and event["gpu"] == 1 and "killed" not in seen:
+        if event["event"] == "start" and event.get("src") == 0:
+            time.sleep(0.3)
             seen["killed"] = workers_of(seen["watcher"])
             for pid in seen["killed"]:
                 os.kill(pid, signal.SIGKILL)
@@ -213,7 +214,8 @@ def test_a_context_that_never_comes(lab):
     lab.fabric("set context_ms 60000")
     result = lab.measure(init_timeout_s=0.7)
     assert set(statuses(result).values()) == {"hang"}
-    assert result["pairs"][0]["step"] == "context"
+    assert [copies["status"] for copies in result["host"]] == ["hang", "hang"]
+    assert "GPU0 gave no context within 0.7 s" in result["pairs"][0]["reason"]
 
 
 def test_the_command_inside_a_container():

@@ -45,6 +45,9 @@ def main() -> int:
     if args.json:
         print(json.dumps(result, indent=1))
     else:
+        for copy in result["host"]:
+            rates = f"{copy.get('to_gpu_gbps')} GB/s to the GPU  {copy.get('from_gpu_gbps')} GB/s from it"
+            print(f"GPU{copy['gpu']}          {copy['status']:9}  {rates}  {copy.get('reason') or ''}".rstrip())
         for pair in result["pairs"]:
             print(f"GPU{pair['src']} -> GPU{pair['dst']}  {pair['status']:9}  {_figures(pair)}  {pair.get('reason') or ''}".rstrip())
         for pattern in result["patterns"]:
@@ -52,9 +55,10 @@ def main() -> int:
         if result["fatal"]:
             print(result["fatal"]["summary"], file=sys.stderr)
         print(f"{result['elapsed_s']} s{'  simulated' if result['simulated'] else ''}", file=sys.stderr)
-    if result["fatal"] or not result["pairs"]:
+    checked = [*result["pairs"], *result["host"]]
+    if result["fatal"] or not checked:
         return 3
-    return 0 if all(pair["status"] == "ok" for pair in result["pairs"]) else 1
+    return 0 if all(each["status"] == "ok" for each in checked) else 1
 
 
 def _figures(pair: dict[str, Any]) -> str:

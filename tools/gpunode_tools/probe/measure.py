@@ -69,6 +69,7 @@ class Result:
             "gpus": [],
             "cuda_version": None,
             "pairs": [],
+            "host": [],
             "patterns": [],
             "links": {},
             "workers": [],
@@ -96,6 +97,8 @@ class Result:
                 self.planned = [(a, b) for a, b in event["pairs"]]
             case "pair":
                 data["pairs"].append({**dict.fromkeys(PAIR_KEYS), **event["pair"]})
+            case "host":
+                data["host"].append(event["host"])
             case "pattern":
                 data["patterns"].append(event["pattern"])
             case "link":
@@ -129,11 +132,17 @@ def measure(
 
     ``start`` opens the session in which ``python3 -`` reads the program (default: a process here). ``on_event`` sees each event as it
     comes, for progress: ``pair`` events carry ``done`` and ``total``. Ctrl-C ends the measurement with a partial result
-    (``interrupted``). The result: ``gpus``, ``pairs`` (contract keys and ``reason``, ``error``, ``checks``, ``light``, ``limit_gbps``,
-    ``native_atomics``, ``sm_write_gbps``, ``staged_gbps``, ``resident_ok``, ``resident_detail``, ``resident_round_us``, ``no_kernels``,
-    ``elapsed_ms``), ``patterns``, ``links`` (PCIe links under load by bus id), ``workers`` (restarts and why), ``stuck`` (workers that
-    survived SIGKILL), ``fatal`` (nothing could be measured: where, code, name, summary), ``complete``, ``interrupted``, ``simulated``,
-    ``elapsed_s``.
+    (``interrupted``). The result:
+
+    - ``gpus``, in the order of their bus ids; ``host``, each GPU's copies: ``gpu``, ``to_gpu_gbps``, ``from_gpu_gbps``, ``data_ok``,
+      ``limit_gbps``, ``status``, ``reason``; ``links``, the PCIe links up to the root port under load, by bus id;
+    - ``pairs``: the contract's keys, and ``reason``, ``error``, ``step`` (where it hung), ``checks``, ``light``, ``limit_gbps``,
+      ``native_atomics``, ``sm_write_gbps``, ``staged_gbps``, ``resident_ok``, ``resident_detail``, ``resident_round_us``,
+      ``no_kernels``, ``elapsed_ms``; ``patterns``, several pairs at once: ``name``, ``pairs``, ``total_gbps``, ``data_ok``, ``wrong``,
+      ``left_out``, ``status``, ``reason``;
+    - ``workers`` (restarts, ``why`` and ``reason``), ``stuck`` (workers that survived SIGKILL: ``pid``, ``gpus``, ``step``, ``state``),
+      ``fatal`` (nothing could be measured: ``where``, ``code``, ``name``, ``summary``), ``complete``, ``interrupted``, ``simulated``,
+      ``elapsed_s``.
     """
     began = time.monotonic()
     result = Result(options)

@@ -105,10 +105,11 @@ class Watcher:
         self.max_hangs = int(options.get("max_hangs", DEFAULTS["max_hangs"]))
         self.pairs: list[tuple[int, int]] | None = None  # still to do; None until a worker has made the plan
         self.patterns: list[dict[str, Any]] = []
+        self.alone: list[int] = []  # GPUs whose copies from and to the host are still to do
         self.total = 0
         self.bus_ids: list[str] | None = None
         self.bad: list[tuple[int, int]] = []
-        self.blocked: dict[int, str] = {}  # GPUs to leave alone, with the reason
+        self.blocked: dict[int, tuple[str, str]] = {}  # GPUs to leave alone: what becomes of their pairs, and why
         self.hangs = self.restarts = 0
         self.fatal = self.broken = False
         self.process: Process | None = None
@@ -144,14 +145,19 @@ class Watcher:
             self.emit_pair({"src": src, "dst": dst, "status": status, "reason": reason})
         for task in self.patterns:
             self.emit("pattern", pattern={"name": task["name"], "pairs": len(task["pairs"]), "status": status, "reason": reason})
-        self.patterns = []
+        for gpu in self.alone:
+            self.emit("host", host={"gpu": gpu, "status": status, "reason": reason})
+        self.patterns, self.alone = [], []
 
     def drop_blocked(self) -> None:
         """Report the pairs of GPUs that must be left alone, and take them out of the patterns."""
         for src, dst in list(self.pairs or []):
-            reason = self.blocked.get(src) or self.blocked.get(dst)
-            if reason:
-                self.emit_pair({"src": src, "dst": dst, "status": "skipped", "reason": reason})
+            blocked = self.blocked.get(src) or self.blocked.get(dst)
+            if blocked:
+                self.emit_pair({"src": src, "dst": dst, "status": blocked[0], "reason": blocked[1]})
+        for gpu in [gpu for gpu in self.alone if gpu in self.blocked]:
+            self.alone.remove(gpu)
+            self.emit("host", host={"gpu": gpu, "status": self.blocked[gpu][0], "reason": self.blocked[gpu][1]})
         for task in self.patterns:
             task["pairs"] = [pair for pair in task["pairs"] if not set(pair) & set(self.blocked)]
 
@@ -165,7 +171,7 @@ class Watcher:
             signal.signal(number, lambda *_: None)
         self.emit("hello", schema="gpunode.probe/1", pid=os.getpid(), python=sys.version.split()[0], host=os.uname().nodename)
         try:
-            while self.pairs is None or self.pairs or self.patterns:
+            while self.pairs is None or self.left():
                 if not self.one_worker():
                     break
         except Gone:
@@ -180,11 +186,14 @@ class Watcher:
             elapsed_s=round(time.monotonic() - began, 3),
         )
 
+    def left(self) -> bool:
+        return bool(self.pairs or self.patterns or self.alone)
+
     def one_worker(self) -> bool:
         """Start a worker and see it to its end; False when there is nothing more to do."""
         options = dict(self.options)
         if self.pairs is not None:
-            options.update(pairs=self.pairs, patterns=self.patterns, bus_ids=self.bus_ids, bad=self.bad)
+            options.update(pairs=self.pairs, patterns=self.patterns, alone=self.alone, bus_ids=self.bus_ids, bad=self.bad)
         self.process = process = Process(self.code, options)
         self.task, self.step, self.so_far = None, "start", {}
         self.deadline = time.monotonic() + self.init_timeout
@@ -236,7 +245,7 @@ class Watcher:
         if kind == "plan":
             if self.pairs is None:
                 self.pairs = [(a, b) for a, b in event["pairs"]]
-                self.patterns = event["patterns"]
+                self.patterns, self.alone = event["patterns"], event["alone"]
                 self.total = len(self.pairs)
                 self.emit("plan", pairs=self.pairs, patterns=[task["name"] for task in self.patterns])
         elif kind == "gpus":
@@ -251,10 +260,13 @@ class Watcher:
             if self.step == "context":
                 self.deadline = time.monotonic() + self.pair_timeout
             self.step, self.so_far = event["step"], event["so_far"]
-        elif kind in {"pair", "pattern"}:
+        elif kind in {"pair", "pattern", "host"}:
             self.task, self.step, self.deadline = None, "between pairs", later
             if kind == "pair":
                 self.emit_pair(event["pair"])
+            elif kind == "host":
+                self.alone.remove(event["host"]["gpu"])
+                self.emit("host", **event)
             else:
                 self.patterns = [task for task in self.patterns if task["name"] != event["pattern"]["name"]]
                 self.emit("pattern", **event)
@@ -284,7 +296,8 @@ class Watcher:
         return status
 
     def report_stuck(self, process: Process) -> None:
-        gpus = [self.task["src"], self.task["dst"]] if self.task and "src" in self.task else []
+        task = self.task or {}
+        gpus = [task[key] for key in ("src", "dst", "gpu") if key in task]
         state = "unknown"
         try:
             with open(f"/proc/{process.pid}/status", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
@@ -293,7 +306,8 @@ class Watcher:
             pass
         self.emit("stuck", pid=process.pid, gpus=gpus, step=self.step, state=state, waited_s=self.kill_grace)
         for gpu in gpus:
-            self.blocked[gpu] = f"GPU{gpu} is left alone: process {process.pid} survived SIGKILL for {self.kill_grace:g} s (state {state})"
+            reason = f"GPU{gpu} is left alone: process {process.pid} survived SIGKILL for {self.kill_grace:g} s (state {state})"
+            self.blocked[gpu] = ("skipped", reason)
 
     def close_task(self, status: str, reason: str) -> None:
         """Report what the dead worker was doing, with what it had measured so far."""
@@ -303,6 +317,9 @@ class Watcher:
         self.task = None
         if "src" in task:
             self.emit_pair({**so_far, "src": task["src"], "dst": task["dst"], "status": status, "step": self.step, "reason": reason})
+        elif "gpu" in task:
+            self.alone.remove(task["gpu"])
+            self.emit("host", host={**so_far, "gpu": task["gpu"], "status": status, "reason": reason})
         else:
             name = task["pattern"]
             self.patterns = [other for other in self.patterns if other["name"] != name]
@@ -322,6 +339,9 @@ class Watcher:
         if self.task is None:
             self.give_up(reason)
             return False
+        if self.step == "context" and "gpu" in self.task:
+            gpu = self.task["gpu"]
+            self.blocked.setdefault(gpu, ("hang", f"GPU{gpu} gave no context within {limit:g} s; it is left alone"))
         self.close_task("hang", reason)
         self.drop_blocked()
         if self.hangs >= self.max_hangs:
@@ -346,7 +366,7 @@ class Watcher:
 
     def again(self, why: str, reason: str) -> bool:
         """Whether another worker should go on."""
-        if not self.pairs and not self.patterns:
+        if not self.left():
             return False
         if self.restarts >= RESTARTS_MAX:
             self.give_up(f"not measured: {self.restarts + 1} workers failed before")

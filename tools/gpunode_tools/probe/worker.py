@@ -48,6 +48,7 @@ PEERS_MAX = 8  # CUDA: at most eight peer connections a device
 PREFILL = 0xA5
 RESIDENT_ROUNDS = 400
 RESIDENT_WAIT_NS = 2_000_000_000  # a round takes microseconds; a kernel that waits this long gives up by itself
+HOST_KEY = 256  # numbers of patterns: pairs below, GPUs' copies from and to the host from here on
 RESTART_EXIT = 75  # EX_TEMPFAIL: the contexts are lost, start another worker
 
 OUT_OF_MEMORY, NOT_INITIALIZED, NO_DEVICE = 2, 3, 100
@@ -818,6 +819,7 @@ class Run:
         self.gpus: dict[int, Gpu] = {}
         self.ready: dict[int, Future[dict[str, Any]]] = {}
         self.told: set[int] = set()
+        self.alone: list[int] = []  # GPUs whose copies from and to the host are still to be measured
         self.bad = {(int(a), int(b)) for a, b in options.get("bad", [])}  # pairs that take no part in patterns
 
     def start(self) -> bool:
@@ -828,7 +830,7 @@ class Run:
         light = self.options.get("light", "auto")
         pool = ThreadPoolExecutor(max_workers=18)
         check = LIGHT_BUFFER if light is True else CHECK
-        host = pool.submit(HostMemory, check, 256)
+        host = pool.submit(HostMemory, check, HOST_KEY + 32)
         nvml = pool.submit(Nvml) if light else None
         self.lines.emit("init", step="cuInit")
         try:
@@ -862,7 +864,11 @@ class Run:
             self.lines.emit("fatal", where="cuDeviceGetCount", code=NO_DEVICE, name="", summary=INIT_HELP[NO_DEVICE])
             return False
         self.plan()
-        used = {index for pair in self.pairs for index in pair} | {i for task in self.patterns for pair in task["pairs"] for i in pair}
+        used = (
+            {*self.alone}
+            | {index for pair in self.pairs for index in pair}
+            | {i for task in self.patterns for pair in task["pairs"] for i in pair}
+        )
         free: dict[str, int | None] = {}
         if nvml:
             try:
@@ -885,9 +891,11 @@ class Run:
             self.pairs = sorted(((a, b) for a in self.gpus for b in self.gpus if a != b), key=lambda pair: (max(pair), pair))
         else:
             self.pairs = [(int(a), int(b)) for a, b in pairs]
+        alone = self.options.get("alone")
+        self.alone = list(alone) if alone is not None else sorted({i for pair in self.pairs for i in pair} & set(self.gpus) or self.gpus)
         patterns = self.options.get("patterns")
         self.patterns = patterns if patterns is not None else concurrent_patterns(self.pairs) if self.full else []
-        self.lines.emit("plan", pairs=self.pairs, patterns=self.patterns)
+        self.lines.emit("plan", pairs=self.pairs, patterns=self.patterns, alone=self.alone)
 
     def await_gpus(self, indexes: Iterable[int]) -> list[Gpu]:
         """The GPUs once they are set up. Raises Unusable for one that is not there or does not work."""
@@ -904,6 +912,35 @@ class Run:
                 self.lines.emit("context", **report)
             gpus.append(self.gpus[index])
         return gpus
+
+    def host_copies(self, index: int) -> bool:
+        """Measure one GPU's copies from and to the host and report them; False when the contexts are lost."""
+        self.alone.remove(index)
+        self.lines.emit("start", gpu=index)
+        result: dict[str, Any] = {"gpu": index}
+        alive = True
+        try:
+            (gpu,) = self.await_gpus((index,))
+            self.lines.emit("step", gpu=index, step="host copies", so_far=result)
+            bench, host = self.bench, self.host_memory
+            size = min(gpu.size, host.check)
+            pattern, back = host.pattern(HOST_KEY + index % 32), host.address(host.back)
+            host.back[:size] = bytes([PREFILL]) * size
+            down = bench.rate(gpu, size, lambda n: self.bench.cuda("cuMemcpyHtoDAsync_v2", gpu.recv, pattern, n, gpu.stream))[0]
+            up = bench.rate(gpu, size, lambda n: self.bench.cuda("cuMemcpyDtoHAsync_v2", back, gpu.recv, n, gpu.stream))[0]
+            bench.load_link(gpu)
+            seen = host.verdict(HOST_KEY + index % 32, size)
+            result.update(to_gpu_gbps=round(down, 2), from_gpu_gbps=round(up, 2), data_ok=seen == "ok", limit_gbps=gpu.limit)
+            result["status"] = "ok" if seen == "ok" else "corrupt"
+            if seen != "ok":
+                result["reason"] = f"wrong data after a copy to the GPU and back ({seen})"
+        except Unusable as error:
+            result.update(status=error.status, reason=str(error), error=error.error)
+        except CudaError as error:
+            result.update(status="error", reason=f"{error} in a copy between host and GPU{index}", error=error_dict(error, "host copies"))
+            alive = error.code == OUT_OF_MEMORY
+        self.lines.emit("host", host=result)
+        return alive
 
     def pair(self, a: int, b: int) -> bool:
         """Measure one ordered pair and report it; False when the contexts are lost and another worker must go on."""
@@ -1105,7 +1142,13 @@ class Run:
 
     def work(self) -> int:
         for a, b in self.pairs:
+            for index in (a, b):
+                if index in self.alone and not self.host_copies(index):
+                    return RESTART_EXIT
             if not self.pair(a, b):
+                return RESTART_EXIT
+        for index in list(self.alone):
+            if not self.host_copies(index):
                 return RESTART_EXIT
         for task in self.patterns:
             if not self.pattern(task):
