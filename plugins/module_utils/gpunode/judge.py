@@ -11,6 +11,7 @@ from .rules.devices import check_devices
 from .rules.driver import check_driver
 from .rules.fabric import check_fabric
 from .rules.flags import check_flags
+from .rules.measurement import check_measurement
 from .rules.pairs import check_pairs, failing, good
 from .rules.pcie import check_pcie
 from .rules.unread import check_unread
@@ -111,6 +112,7 @@ def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[
     findings += check_driver(state)
     findings += check_devices(state, options.expect_gpus, harm)
     findings += check_fabric(state)
+    findings += check_measurement(state)
     pairs = list(check_pairs(state, options.measured, options.min_gbps, baselines.suspects(changed)))
     compared = list(baselines.check_baseline(state, baseline, options.tolerance_pct, changed)) if baseline is not None else []
     known = baselines.known_links(baseline)

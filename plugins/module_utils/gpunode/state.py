@@ -302,26 +302,48 @@ class State:
         if measured is None:
             return None
         names = [name for name in Pair.__dataclass_fields__ if name != "extra"]
+        places = self.measured_places
         pairs = []
         for entry in measured:
             pair = Pair(**{name: entry[name] for name in names if name in entry})
             pair.extra = {key: value for key, value in entry.items() if key not in names}
+            pair.src, pair.dst = places.get(pair.src, pair.src), places.get(pair.dst, pair.dst)
             if pair.path is None and self.topology is not None:
                 pair.path = self.topology.path(pair.src, pair.dst)
             pairs.append(pair)
         return pairs
 
+    @cached_property
+    def measured_places(self) -> dict[int, int]:
+        """Number that CUDA gave a GPU where it was measured to its number on the host: they differ where a container has only some."""
+        numbers = {gpu.bdf: gpu.index for gpu in self.gpus if gpu.index is not None}
+        told = self.snapshot.measurement.get("gpus")
+        places = {}
+        for gpu in told if isinstance(told, list) else []:
+            number = numbers.get(bus_id(str(gpu.get("bus_id", "")))) if isinstance(gpu, dict) else None
+            if number is not None and isinstance(gpu.get("index"), int):
+                places[gpu["index"]] = number
+        return places
+
+    def is_light(self, pair: Pair) -> bool:
+        """True for a pair that was measured with small buffers because the GPUs were in use: no bandwidth is to be judged."""
+        return bool(pair.extra.get("light", self.snapshot.measurement.get("mode") == "light"))
+
     @property
-    def light(self) -> bool:
-        """True when GPUs were in use, so that no bandwidth is to be judged."""
-        return self.snapshot.measurement.get("mode") == "light"
+    def patterns(self) -> list[dict[str, Any]]:
+        """Concurrent patterns that were measured."""
+        told = self.snapshot.measurement.get("patterns")
+        return [pattern for pattern in told if isinstance(pattern, dict)] if isinstance(told, list) else []
 
     @cached_property
     def simulated(self) -> bool:
         """True when anything here came from a stand-in."""
-        names = [gpu.info.name for gpu in self.gpus if gpu.info and gpu.info.name]
-        text = " ".join([*names, str(self.snapshot.measurement.get("devices", ""))])
-        return "(simulated)" in text or bool(self.snapshot.measurement.get("simulated"))
+        told = self.snapshot.measurement
+        return (
+            any(gpu.info and gpu.info.simulated for gpu in self.gpus)
+            or "(simulated)" in str(told.get("gpus"))
+            or bool(told.get("simulated"))
+        )
 
     @property
     def has_nvlink(self) -> bool:

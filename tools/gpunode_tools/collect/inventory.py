@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +41,24 @@ def _by_ansible(tool: str, path: str, name: str) -> dict[str, Any] | None:
         said = done.stderr.strip().splitlines()
         raise UnreachableError(f"ansible-inventory -i {path}: {said[-1] if said else done.returncode}")
     data = json.loads(done.stdout)
-    return data if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        return None
+    used = {key: value for key, value in data.items() if key.startswith("ansible_")}
+    return _templated(tool, path, name, used) if any("{{" in str(value) for value in used.values()) else data
+
+
+def _templated(tool: str, path: str, name: str, variables: dict[str, Any]) -> dict[str, Any]:
+    """Let Ansible fill templates in: ansible-inventory prints them as they are written. The debug module connects to nothing."""
+    wanted = ", ".join(f"{key}={key}" for key, value in variables.items() if isinstance(value, str | int | bool) and key.isidentifier())
+    message = f"msg=@{{{{ dict({wanted}) | to_json | b64encode }}}}@"
+    argv = [tool.replace("ansible-inventory", "ansible"), "-i", path, name, "-m", "ansible.builtin.debug", "-a", message]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=_DEADLINE_S, check=False)
+    found = re.search(r"@([A-Za-z0-9+/=\s]+)@", done.stdout)
+    if done.returncode != 0 or not found:
+        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
+        raise UnreachableError(f"the address of {name} in {path} could not be filled in: {said[-1] if said else done.returncode}")
+    filled: dict[str, Any] = json.loads(base64.b64decode(found[1]))
+    return filled
 
 
 def _by_files(path: Path, name: str) -> dict[str, Any] | None:

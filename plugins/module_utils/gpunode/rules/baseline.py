@@ -66,7 +66,7 @@ def build(state: State, saved_at: str) -> dict[str, Any]:
         "gpu_count": state.count,
         "gpus": gpus,
         "topology": {"gpus": topology.gpus, "rows": topology.rows, "matrix": topology.matrix} if topology else None,
-        "measurement": {key: state.snapshot.measurement[key] for key in ("mode",) if key in state.snapshot.measurement},
+        "measurement": {key: state.snapshot.measurement[key] for key in ("mode", "patterns") if key in state.snapshot.measurement},
         "pairs": [pair.to_dict() for pair in state.pairs or []],
         "simulated": state.simulated,
     }
@@ -159,8 +159,8 @@ def check_baseline(state: State, baseline: Mapping[str, Any], tolerance_pct: flo
     yield from _gpus(state, baseline)
     yield from _topology(state, baseline, told)
     yield from _lost_pairs(state, baseline, told)
-    if not state.light and (baseline.get("measurement") or {}).get("mode") != "light":
-        yield from _slower(state, baseline, tolerance_pct, told)
+    yield from _slower(state, baseline, tolerance_pct, told)
+    yield from _patterns(state, baseline, tolerance_pct, told)
     if changed:
         yield Finding("environment-changed", INFO, "host", f"{len(changed)} things changed since the baseline", told, "", "")
 
@@ -256,7 +256,8 @@ def _slower(state: State, baseline: Mapping[str, Any], tolerance_pct: float, tol
     pairs = state.pairs or []
     compared = [pair for pair in pairs if (pair.src, pair.dst) in before and pair.status == "ok"]
     for key, what in COMPARED:
-        slower = [pair for pair in compared if _less(getattr(pair, key), before[pair.src, pair.dst].get(key), tolerance_pct)]
+        heavy = [pair for pair in compared if not state.is_light(pair) and not before[pair.src, pair.dst].get("light")]
+        slower = [pair for pair in heavy if _less(getattr(pair, key), before[pair.src, pair.dst].get(key), tolerance_pct)]
         if slower:
             worst = min(slower, key=lambda pair: getattr(pair, key) / before[pair.src, pair.dst][key])
             then = before[worst.src, worst.dst][key]
@@ -275,6 +276,23 @@ def _slower(state: State, baseline: Mapping[str, Any], tolerance_pct: float, tol
         yield _slower_finding(
             state, late, "read latency is higher than in the baseline", f"{worst.name} {then:.2f} -> {worst.read_latency_us:.2f} us", told
         )
+
+
+def _patterns(state: State, baseline: Mapping[str, Any], tolerance_pct: float, told: str) -> Iterator[Finding]:
+    """Patterns at once: some faults show only when many pairs copy together."""
+    before = {pattern.get("name"): pattern for pattern in (baseline.get("measurement") or {}).get("patterns") or []}
+    for pattern in state.patterns:
+        then = before.get(pattern.get("name"), {}).get("total_gbps")
+        now = pattern.get("total_gbps")
+        if _less(now, then, tolerance_pct):
+            yield Finding(
+                "p2p-slower-than-baseline",
+                ERROR,
+                f"pattern {pattern['name']}",
+                f"the pattern {pattern['name']} is slower than in the baseline",
+                "; ".join(part for part in (f"{then:.1f} -> {now:.1f} GB/s in sum", told) if part),
+                "look at what changed first; then at uplinks of switches and the link between the sockets",
+            )
 
 
 def _slower_finding(state: State, bad: list[Pair], what: str, worst: str, told: str) -> Finding:

@@ -57,12 +57,17 @@ def check_pairs(state: State, required: bool, min_gbps: float | None, suspects: 
     pairs = state.pairs
     if pairs is None or (not pairs and (state.count or 0) > 1):
         if (state.count is None or state.count > 1) and required:
-            yield _unmeasured("no pair was measured", "the measurement did not run or brought nothing")
+            yield _unmeasured("no pair was measured", why_nothing(state))
         return
     yield from _harm(state, pairs, suspects)
     yield from _coverage(state, pairs)
-    if not state.light:
-        yield from _bandwidth(state, pairs, min_gbps, suspects)
+    yield from _bandwidth(state, pairs, min_gbps, suspects)
+
+
+def why_nothing(state: State) -> str:
+    """Why the measurement brought no pair."""
+    fatal = state.snapshot.measurement.get("fatal")
+    return str(fatal["summary"]) if isinstance(fatal, dict) and fatal.get("summary") else "nothing was measured"
 
 
 def _unmeasured(summary: str, evidence: str) -> Finding:
@@ -116,10 +121,7 @@ def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Findin
             yield from _no_access(state, bad, pairs, suspects)
             continue
         subject, meaning, names = _grouped(state, bad, pairs)
-        told = {
-            "p2p-staged": "; ".join(_latency(pair) for pair in bad[:4]),
-            "p2p-error": "; ".join(sorted({str(pair.extra["error"]) for pair in bad if pair.extra.get("error")})),
-        }.get(finding_id, "; ".join(sorted({str(pair.extra["detail"]) for pair in bad if pair.extra.get("detail")})[:4]))
+        told = "; ".join(_latency(pair) for pair in bad[:4]) if finding_id == "p2p-staged" else _reasons(bad)
         yield Finding(
             finding_id,
             ERROR,
@@ -129,6 +131,16 @@ def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Findin
             remedy,
             source,
         )
+
+
+def _reasons(pairs: Sequence[Pair]) -> str:
+    """What the measurement says of its own, each thing once."""
+    told = []
+    for pair in pairs:
+        checks = pair.extra.get("checks")
+        seen = [f"{name} {value}" for name, value in checks.items() if value != "ok"] if isinstance(checks, dict) else []
+        told += [str(pair.extra["reason"])] if pair.extra.get("reason") else [f"{pair.name}: {', '.join(seen)}"] if seen else []
+    return "; ".join(dict.fromkeys(told[:4]))
 
 
 def _latency(pair: Pair) -> str:
@@ -164,15 +176,14 @@ def _no_access(state: State, bad: list[Pair], pairs: Sequence[Pair], suspects: s
 def _coverage(state: State, pairs: Sequence[Pair]) -> Iterator[Finding]:
     skipped = [pair for pair in pairs if pair.status == "skipped"]
     if skipped:
-        why = sorted({str(pair.extra.get("error") or pair.extra.get("detail") or "no reason told") for pair in skipped})
+        why = sorted({str(pair.extra.get("reason") or "no reason told") for pair in skipped})
         subject, _ = name_pairs(skipped, pairs, state)
         yield _unmeasured(f"{len(skipped)} of {len(pairs)} pairs were not measured ({subject})", "; ".join(why))
     if state.snapshot.measurement.get("pairs") or state.count is None:
         return
     there = {(pair.src, pair.dst) for pair in pairs}
-    absent = [
-        f"GPU{one}->GPU{other}" for one in range(state.count) for other in range(state.count) if one != other and (one, other) not in there
-    ]
+    numbers = sorted(state.measured_places.values()) or range(state.count)
+    absent = [f"GPU{one}->GPU{other}" for one in numbers for other in numbers if one != other and (one, other) not in there]
     if absent:
         more = f" and {len(absent) - 8} more" if len(absent) > 8 else ""
         yield _unmeasured(f"{len(absent)} pairs are not in the measurement", ", ".join(absent[:8]) + more)
@@ -194,11 +205,13 @@ def pair_limit_gbps(state: State, pair: Pair) -> tuple[float, bool]:
         lanes = link_widths(state, gpu)[0]
         if generation in GEN_GBPS_PER_LANE and lanes:
             limits.append(GEN_GBPS_PER_LANE[generation] * lanes)
+    if len(limits) < 2 and isinstance(told := pair.extra.get("limit_gbps"), int | float):
+        return float(told), True
     return (min(limits), True) if len(limits) == 2 else (GEN_GBPS_PER_LANE[6] * 16, False)
 
 
 def _bandwidth(state: State, pairs: Sequence[Pair], min_gbps: float | None, suspects: str) -> Iterator[Finding]:
-    measured = [pair for pair in pairs if pair.status == "ok" and pair.copy_gbps]
+    measured = [pair for pair in pairs if pair.status == "ok" and pair.copy_gbps and not state.is_light(pair)]
     limits = {pair.name: pair_limit_gbps(state, pair) for pair in measured}
     fast = [pair for pair in measured if (pair.copy_gbps or 0) > IMPLAUSIBLE * limits[pair.name][0]]
     if fast:

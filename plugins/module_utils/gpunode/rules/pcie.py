@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..findings import ERROR, INFO, WARNING, Finding
 from ..parsers.driver_files import parse_aer, parse_speed
@@ -89,7 +89,7 @@ def halved_pairs(state: State) -> list[str]:
     return [
         f"{pair.name} {pair.bidirectional_gbps:.1f} of {pair.copy_gbps:.1f} GB/s"
         for pair in state.pairs or []
-        if not state.light
+        if not state.is_light(pair)
         and pair.path in SAME_SWITCH
         and pair.copy_gbps
         and pair.bidirectional_gbps
@@ -121,7 +121,7 @@ def _acs(state: State, failing: bool, good: bool) -> Iterator[Finding]:
     yield Finding(
         "acs-redirect",
         severity,
-        ", ".join(bridges) or "switches",
+        _few(list(bridges)) or "switches",
         f"{count} PCIe bridge{'s' if count != 1 else ''} send{'s' if count == 1 else ''} peer-to-peer traffic up to the root complex"
         if bridges
         else "pairs under one switch share one direction's bandwidth, as with ACS redirection",
@@ -129,6 +129,10 @@ def _acs(state: State, failing: bool, good: bool) -> Iterator[Finding]:
         "setpci -s BRIDGE ECAP_ACS+6.w=0 on each, at every boot (a oneshot unit); ACS off in the BIOS; no pcie_acs_override",
         "NVIDIA/nccl#2079; NCCL user guide, 'PCI Access Control Services'",
     )
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _number(text: str | None) -> int | None:
@@ -170,29 +174,28 @@ def _links(state: State, known: dict[str, dict[str, int | float | None]]) -> Ite
     yield from _limited(state, slow, known)
 
 
-def loaded_speed(state: State, bdf: str) -> float | None:
-    """Link speed of a device in GT/s while it was under load, when the measurement noted it."""
+def loaded_links(state: State, gpu: Gpu) -> list[dict[str, Any]]:
+    """Links from a GPU up to its root port as they were while it copied: bus_id, current and max speed (GT/s) and width; maybe none."""
     told = state.snapshot.measurement.get("links")
-    text = told.get(f"/sys/bus/pci/devices/{bdf}/current_link_speed") if isinstance(told, dict) else None
-    return parse_speed(text) if isinstance(text, str) else None
+    chain = told.get(gpu.bdf) if isinstance(told, dict) else None
+    return [row for row in chain if isinstance(row, dict)] if isinstance(chain, list) else []
 
 
 def _speed(state: State, gpu: Gpu) -> Iterator[Finding]:
     """Speed counts under load only: idle links rest at 2.5 GT/s."""
-    now = loaded_speed(state, gpu.bdf)
-    top = parse_speed(state.sysfs(gpu.bdf, "max_link_speed") or "")
-    slot = parse_speed(state.sysfs(gpu.path[-1], "max_link_speed") or "") if gpu.path else None
-    top = min(top, slot) if top and slot else top
-    where = "while copying: current_link_speed"
-    if now is None and gpu.info and gpu.info.utilization_pct and gpu.info.gen_current and gpu.info.gen_max:
-        if gpu.info.gen_current < gpu.info.gen_max:
-            yield _slow(
-                gpu.name,
-                f"PCIe generation {gpu.info.gen_current} of {gpu.info.gen_max} at {gpu.info.utilization_pct} % utilisation",
-                "nvidia-smi -q, PCIe Generation",
-            )
-    elif now is not None and top is not None and now < top:
-        yield _slow(gpu.name, f"{now} of {top} GT/s under load", f"{where} {now} GT/s, possible {top} GT/s")
+    chain = loaded_links(state, gpu)
+    if chain:
+        now = chain[0].get("current_link_speed")
+        tops = [row.get("max_link_speed") for row in chain[:2]]
+        if now and all(tops) and now < min(top for top in tops if top):
+            top = min(top for top in tops if top)
+            yield _slow(gpu.name, f"{now:g} of {top:g} GT/s under load", f"current_link_speed of {gpu.bdf} while copying")
+    elif gpu.info and gpu.info.utilization_pct and gpu.info.gen_current and gpu.info.gen_max and gpu.info.gen_current < gpu.info.gen_max:
+        yield _slow(
+            gpu.name,
+            f"PCIe generation {gpu.info.gen_current} of {gpu.info.gen_max} at {gpu.info.utilization_pct} % utilisation",
+            "nvidia-smi -q, PCIe Generation",
+        )
 
 
 def _slow(name: str, what: str, evidence: str) -> Finding:

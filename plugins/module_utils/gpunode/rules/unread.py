@@ -34,6 +34,19 @@ _COMMANDS: Final = (
 
 def check_unread(state: State) -> Iterator[Finding]:
     """Yield one unknown for each thing that was not read, with the reason; those that the check stands on are required."""
+    if state.driver_loaded is False:
+        why = "the driver is not loaded"
+        summary = "GPU count, topology, peer status and settings are the driver's to tell"
+        yield _unknown("GPU count", summary, why, "load the driver first", required=True)
+    else:
+        yield from _of_driver(state)
+    yield from _bus(state)
+    yield from _log(state)
+    yield from _container(state)
+
+
+def _of_driver(state: State) -> Iterator[Finding]:
+    """What only the driver tells."""
     yield from _required(state)
     for command in _COMMANDS:
         reading = state.host.command(command.line)
@@ -50,9 +63,6 @@ def check_unread(state: State) -> Iterator[Finding]:
             )
     yield from _cut(state)
     yield from _settings(state)
-    yield from _bus(state)
-    yield from _log(state)
-    yield from _container(state)
 
 
 def _unknown(subject: str, summary: str, evidence: str, remedy: str, *, required: bool = False) -> Finding:

@@ -1,0 +1,100 @@
+"""Rules about the measurement itself: did CUDA start, was anything left behind, what happened when many pairs copied at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ..findings import ERROR, WARNING, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ..state import State
+
+COLLAPSE_SHARE: Final = 0.5
+"""Many pairs at once carry at least what one of them does alone; posted writes across two root ports fell to 2.7 of 56 GB/s."""
+
+
+def check_measurement(state: State) -> Iterator[Finding]:
+    """Yield findings about the run as a whole."""
+    yield from _fatal(state)
+    yield from _stuck(state)
+    yield from _visible(state)
+    yield from _patterns(state)
+
+
+def _fatal(state: State) -> Iterator[Finding]:
+    """A code of CUDA is the driver's own word; without one the measurement could not be made, which is an unknown of the pairs."""
+    fatal = state.snapshot.measurement.get("fatal")
+    if not isinstance(fatal, dict) or fatal.get("code") is None:
+        return
+    where = state.snapshot.measurement.get("where") or "where it was measured"
+    yield Finding(
+        "cuda-failed",
+        ERROR,
+        str(where),
+        f"CUDA does not start in {where}",
+        str(fatal.get("summary", "")),
+        "HMM off (uvm_disable_hmm=1), /dev/nvidia-uvm with the right major, libcuda of the host's version; dmesg | grep -i nvidia",
+        "NVIDIA CUDA release notes, known issue on HMM and KASLR",
+    )
+
+
+def _stuck(state: State) -> Iterator[Finding]:
+    told = state.snapshot.measurement.get("stuck")
+    for worker in told if isinstance(told, list) else []:
+        names = ", ".join(f"GPU{state.measured_places.get(gpu, gpu)}" for gpu in worker.get("gpus") or [])
+        yield Finding(
+            "p2p-hang",
+            ERROR,
+            names or "host",
+            f"process {worker.get('pid')} of the measurement cannot be killed: it hangs in the driver" + (f" on {names}" if names else ""),
+            f"state {worker.get('state')}, in step {worker.get('step')}",
+            "reboot the node; nothing else frees these GPUs",
+        )
+
+
+def _visible(state: State) -> Iterator[Finding]:
+    """A container that was given GPUs and does not see them all."""
+    told = state.snapshot.measurement.get("gpus")
+    part = state.container
+    if part is None or not isinstance(told, list) or not told:
+        return
+    given = sum(1 for path in part.data.get("nodes", {}) if path.removeprefix("/dev/nvidia").isdecimal() and part.node(path))
+    if len(told) < given:
+        yield Finding(
+            "gpu-missing",
+            ERROR,
+            part.name,
+            f"CUDA sees {len(told)} of the {given} GPUs that {part.name} was given",
+            f"{given} nodes /dev/nvidiaN in {part.name}; cuDeviceGetCount {len(told)}",
+            "nvidia-smi -L on the host and in the container; a GPU of the host may be lost; CUDA_VISIBLE_DEVICES may hide some",
+        )
+
+
+def _patterns(state: State) -> Iterator[Finding]:
+    alone = [pair.copy_gbps for pair in state.pairs or [] if pair.status == "ok" and pair.copy_gbps and not state.is_light(pair)]
+    for pattern in state.patterns:
+        name, status, total = pattern.get("name"), pattern.get("status"), pattern.get("total_gbps")
+        told = str(pattern.get("reason") or "")
+        if pattern.get("data_ok") is False or status == "corrupt":
+            wrong = pattern.get("wrong")
+            told = "; ".join(part for part in (told, f"wrong: {wrong}" if wrong else "") if part)
+            yield _pattern("p2p-corrupt", ERROR, f"{name}", "data did not arrive as it was sent while many pairs copied at once", told)
+        elif status in {"hang", "error"}:
+            yield _pattern(f"p2p-{status}", ERROR, f"{name}", f"copies of many pairs at once ended with {status}", told)
+        elif total and alone and total < COLLAPSE_SHARE * min(alone):
+            evidence = f"{total:.1f} GB/s in sum, the slowest pair alone {min(alone):.1f} GB/s"
+            yield _pattern("p2p-slower-than-expected", WARNING, f"{name}", "many pairs at once carry less than one of them alone", evidence)
+
+
+def _pattern(finding_id: str, severity: str, name: str, summary: str, evidence: str) -> Finding:
+    return Finding(
+        finding_id,
+        severity,
+        f"pattern {name}",
+        f"{summary} (pattern {name})",
+        evidence,
+        "look at switches that several of these pairs share: firmware, ACS, uplinks; compare with IOMMU on and off",
+        "local-inference-lab/rtx6kpro, collapse-report",
+    )
