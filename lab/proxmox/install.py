@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from pathlib import Path
 
 from lab.proxmox import schema, storage
@@ -14,6 +15,7 @@ COMMANDS = {
     "usr/sbin/pct": "lab.proxmox.cli.pct",
     "usr/bin/pveam": "lab.proxmox.cli.pveam",
     "usr/sbin/pvesm": "lab.proxmox.cli.pvesm",
+    "usr/sbin/pveum": "lab.proxmox.cli.pveum",
 }
 _TOOL = """\
 #!/usr/bin/python3 -IS
@@ -26,7 +28,35 @@ from {module} import main
 
 tool.run(main)
 """
+_SERVE = """\
+[Service]
+Environment=PYTHONPATH=/usr/lib/gpunode-lab PYTHONPYCACHEPREFIX=/run/lab/pycache PYTHONUNBUFFERED=1
+{before}ExecStart=/usr/bin/python3 -m lab.proxmox.httpd {name}
+KillMode=process
+Restart=on-failure
+RestartSec=1
+
+[Install]
+WantedBy=multi-user.target
+"""
 UNITS = {
+    "pvedaemon.service": """\
+[Unit]
+Description=PVE API Daemon
+ConditionPathExists=/etc/pve/user.cfg
+After=network.target
+
+"""
+    + _SERVE.format(name="pvedaemon", before=""),
+    "pveproxy.service": """\
+[Unit]
+Description=PVE API Proxy Server
+ConditionPathExists=/etc/pve/user.cfg
+Wants=pvedaemon.service
+After=network.target pvedaemon.service
+
+"""
+    + _SERVE.format(name="pveproxy", before="ExecStartPre=-/usr/bin/python3 -m lab.proxmox.certs\n"),
     "pve-container@.service": """\
 [Unit]
 Description=PVE LXC Container: %i
@@ -41,7 +71,7 @@ Delegate=yes
 KillMode=mixed
 TimeoutStopSec=120s
 ExecStart=/usr/bin/lxc-start -F -n %i -o /run/pve/ct-%i.log -l ERROR
-ExecStop=/usr/bin/lxc-stop -n %i --timeout 15
+ExecStop=-/usr/bin/lxc-stop -n %i --timeout 15
 ExecStopPost=/usr/share/lxc/lxc-pve-reboot-trigger %i
 StandardOutput=null
 StandardError=file:/run/pve/ct-%i.stderr
@@ -52,7 +82,7 @@ Description=PVE guests
 ConditionPathExists=/usr/bin/pvesh
 RefuseManualStart=true
 RefuseManualStop=true
-Wants=network-online.target
+Wants=network-online.target pveproxy.service pvedaemon.service
 After=network-online.target pveproxy.service pvedaemon.service ssh.service
 
 [Service]
@@ -67,7 +97,7 @@ TimeoutSec=infinity
 WantedBy=multi-user.target
 """,
 }
-ENABLED = ("pve-guests.service",)
+ENABLED = ("pvedaemon.service", "pveproxy.service", "pve-guests.service")
 _POST_STOP = """\
 #!/bin/sh
 # A guest that reboots is stopped and started afresh, so that its configuration is generated again.
@@ -145,3 +175,4 @@ def install(tree: Path, node: str, source: Path | None = None) -> None:
     _keep(pve / "storage.cfg", storage.DEFAULT_CFG)
     _keep(pve / "user.cfg", _USER_CFG)
     _keep(pve / "datacenter.cfg", "keyboard: en-us\n")
+    _keep(pve / "priv/lab-root-password", f"{secrets.token_urlsafe(12)}\n", 0o600)

@@ -101,7 +101,7 @@ def activated(world: World, volume: str) -> Path:
             raise PveError(f"can't find file '{volume}'")
         return file
     found = path(world, volume)
-    if not found.exists() or (world.fault("template-missing") and volume_type(parse_volume_id(volume)[1]) == "vztmpl"):
+    if not found.exists():
         raise PveError(f"volume '{volume}' does not exist")
     return found
 

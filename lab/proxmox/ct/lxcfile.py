@@ -171,28 +171,27 @@ def _octal(path: str) -> str:
 
 
 def _raw(key: str, value: str) -> list[str]:
-    """A raw line, as far as this machine can follow it; what it cannot is a comment that says so."""
+    """A raw line as it stands, and on a machine of control groups v1 the line that does the same there.
+
+    What this machine cannot follow (AppArmor, processors that it does not have) is a comment that says so.
+    """
+    plain = f"{key} = {value}"
     if key.startswith("lxc.apparmor"):
-        return [f"# lab: no AppArmor here: {key} = {value}"]
-    match = re.fullmatch(r"lxc\.cgroup2?\.(\w+)\.(\S+)", key)
-    if match is None:
-        return [f"{key} = {value}"]
-    controller = match[1]
-    if key in {"lxc.cgroup2.cpuset.cpus", "lxc.cgroup2.cpuset.mems"}:
-        here = (
-            _here() if key.endswith("cpus") else [int(path.name[4:]) for path in Path("/sys/devices/system/node").glob("node[0-9]*")] or [0]
-        )
-        both = [number for number in numbers(value) if number in here]
-        if key.endswith("cpus") and both:
-            return [f"# lab: {key} = {value}", f"{_v1(key)} = {','.join(map(str, both))}"]
-        return [f"# lab: this machine has none of these: {key} = {value}"]
-    if unified() == key.startswith("lxc.cgroup2."):
-        return [f"{key} = {value}"]
-    if controller == "devices":
-        return [f"{_v1(key)} = {value}"]
-    if match[0] == "lxc.cgroup2.memory.max" and not unified():
-        return [f"lxc.cgroup.memory.limit_in_bytes = {value}"]
-    return [f"# lab: this machine has no such control group file: {key} = {value}"]
+        return [f"# lab: no AppArmor here: {plain}"]
+    if not key.startswith("lxc.cgroup2."):
+        return [plain]
+    lines = [plain]
+    if key == "lxc.cgroup2.cpuset.cpus":
+        both = [number for number in numbers(value) if number in _here()]
+        lines = [] if unified() and both != numbers(value) else lines
+        return [*lines, f"{_v1(key)} = {','.join(map(str, both))}"] if both else [*lines, f"# lab: this machine has none of these: {plain}"]
+    if key == "lxc.cgroup2.cpuset.mems" and unified():
+        return [f"# lab: this machine's memory nodes are its own: {plain}"]
+    if not unified() and key.startswith("lxc.cgroup2.devices."):
+        lines.append(f"{_v1(key)} = {value}")
+    elif not unified() and key == "lxc.cgroup2.memory.max":
+        lines.append(f"lxc.cgroup.memory.limit_in_bytes = {value}")
+    return lines
 
 
 def numbers(text: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -41,22 +42,21 @@ def init_pid(world: World, vmid: int) -> int:
     return int(done.stdout)
 
 
-def _cgroup(pid: int, controller: str, *names: str) -> int | None:
+def _cgroup(vmid: int, pid: int, controller: str, *names: str) -> int | None:
     try:
         lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
     except OSError:
         return None
     for line in lines:
         number, controllers, path = line.split(":", 2)
+        mine = re.match(rf".*/lxc\.payload\.{vmid}", path)  # its init lives in a group of its own below
         if controller in controllers.split(",") or number == "0":
-            root = Path("/sys/fs/cgroup") / (controller if controllers else "")
+            folder = Path("/sys/fs/cgroup") / (controller if controllers else "") / (mine[0] if mine else path).lstrip("/")
             for name in names:
-                for folder in (root / path.lstrip("/"), *(root / path.lstrip("/")).parents):
-                    try:
-                        return int((folder / name).read_text().split()[0])
-                    except (OSError, ValueError, IndexError):
-                        if folder.name != "init.scope":
-                            break
+                try:
+                    return int((folder / name).read_text())
+                except (OSError, ValueError):
+                    continue
     return None
 
 
@@ -99,5 +99,5 @@ def status(ctx: Context, vmid: int, conf: Conf) -> dict[str, Any]:
         boot = time.clock_gettime(time.CLOCK_BOOTTIME)
         entry["uptime"] = int(max(uptime, boot) - started / os.sysconf("SC_CLK_TCK"))
     entry["pid"] = pid
-    entry["mem"] = _cgroup(pid, "memory", "memory.current", "memory.usage_in_bytes") or 0
+    entry["mem"] = _cgroup(vmid, pid, "memory", "memory.current", "memory.usage_in_bytes") or 0
     return entry
