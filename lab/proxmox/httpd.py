@@ -51,6 +51,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """Do the TLS handshake here: a slow client holds up nobody else."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
+        self.server.socket.close()  # this process has one connection; the port belongs to the daemon alone
         if self.server.tls:
             self.request.settimeout(10)
             self.request = self.server.tls.wrap_socket(self.request, server_side=True)

@@ -98,6 +98,7 @@ def _work(
     code = 1
     try:
         os.setsid()
+        _close_all_but({output_end, control_end, go})
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_RDONLY)
@@ -123,6 +124,14 @@ def _work(
             _active(world, end=str(upid))
     finally:
         os._exit(code)
+
+
+def _close_all_but(kept: set[int]) -> None:
+    """Leave the parent's sockets and locks: a worker outlives the daemon that started it."""
+    for number in [int(link.name) for link in Path("/proc/self/fd").iterdir()]:
+        if number > 2 and number not in kept:
+            with contextlib.suppress(OSError):
+                os.close(number)
 
 
 def _run(world: World, work: Callable[[], None]) -> tuple[int, str]:

@@ -135,7 +135,7 @@ def set_config(ctx: Context, values: Values) -> None:
         errors = pending.update(ctx, vmid, conf, running=running, values=values, delete=delete, revert=revert)
         pctconf.save(ctx.world, vmid, conf)
         if not running:
-            lxcfile.write(ctx, vmid, ctx.load(vmid))
+            lxcfile.write(ctx, vmid, ctx.load(vmid), starting=False)
     if errors:
         raise ParamError(errors)
 

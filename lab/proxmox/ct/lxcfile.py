@@ -22,10 +22,10 @@ _SHARED = ("/usr/lib/gpunode-lab", "/usr/lib/gpunode-lab-apt")  # what guests of
 _BIND_FLAGS = {"noatime", "nodev", "noexec", "nosuid"}
 
 
-def write(ctx: Context, vmid: int, conf: Conf) -> None:
+def write(ctx: Context, vmid: int, conf: Conf, *, starting: bool = True) -> None:
     """Write /var/lib/lxc/ID/config and the container's own device nodes.
 
-    Raises PveError for a device node, a bridge, a volume or a directory that is missing.
+    Raises PveError for a device node or a bridge that is missing; for a volume or directory only when the container is about to start.
     """
     if conf.get("template"):
         return
@@ -44,7 +44,7 @@ def write(ctx: Context, vmid: int, conf: Conf) -> None:
         lines.append(f"{_v1('lxc.cgroup2.devices.allow')} = {devices.rule(ctx, device)}")
         lines.append(f"lxc.mount.entry = {node} {device['path'].lstrip('/')} none bind,create=file 0 0")
     lines += _networks(ctx, vmid, conf)
-    lines += _mounts(ctx, conf)
+    lines += _mounts(ctx, conf, starting=starting)
     lines += [line for key, value in conf.get("lxc", []) for line in _raw(key, value)]
     lines += _shared(ctx)
     write_file(folder / "config", "".join(f"{line}\n" for line in lines), 0o644)
@@ -143,10 +143,10 @@ def check_bridge(bridge: str) -> None:
         raise PveError(f"bridge '{bridge}' does not exist")
 
 
-def _mounts(ctx: Context, conf: Conf) -> list[str]:
+def _mounts(ctx: Context, conf: Conf, *, starting: bool) -> list[str]:
     lines = []
     for key, mount in mounts.each(ctx, conf):
-        source = source_of(ctx, mount)
+        source = ctx.world.path(mount["volume"]) if not starting and mount["type"] == "bind" else source_of(ctx, mount)
         if key == "rootfs":
             lines.append(f"lxc.rootfs.path = dir:{source}")
             continue
