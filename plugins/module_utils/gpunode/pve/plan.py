@@ -182,7 +182,11 @@ def _raw_lines(given: Sequence[Mapping[str, Any]]) -> list[RawLine]:
         text = None if value is None else str(value).strip()
         if text is not None and ("\n" in text or "\r" in text):
             raise PropertyError(f"lxc: {key}: a raw line cannot hold a line feed")
-        lines.append(RawLine(key, text, present))
+        line = RawLine(key, text, present)
+        if present and not REPEATABLE.fullmatch(key) and any(other.present and other.key == key and other != line for other in lines):
+            raise PropertyError(f"lxc: {key} is given twice with different values; of two lines of this key only the last counts")
+        if line not in lines:
+            lines.append(line)
     return lines
 
 

@@ -1,0 +1,120 @@
+"""Container files: read as Proxmox reads them, written as Proxmox writes them, edited without harm."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpunode.pve.conffile import decode_text, edit_raw, encode_text, parse, render
+
+FILE = """\
+#Server of the team%3A GLM
+#%C3%A9t%C3%A9
+arch: amd64
+hostname: glm
+memory: 1024
+rootfs: local:101/vm-101-disk-0.raw,size=8G
+lxc.cgroup2.cpuset.cpus: 0-31
+lxc.mount.entry = /dev/fuse dev/fuse none bind
+
+[pve:pending]
+memory: 2048
+delete: dev1 dev2
+
+[before]
+#old
+hostname: glm
+memory: 512
+lxc.cap.drop: sys_module
+snaptime: 1700000000
+"""
+
+
+def test_sections_options_and_raw_lines() -> None:
+    config = parse(FILE)
+    assert config.live.options["memory"] == "1024"
+    assert config.live.raw == [("lxc.cgroup2.cpuset.cpus", "0-31"), ("lxc.mount.entry", "/dev/fuse dev/fuse none bind")]
+    assert config.live.description == "Server of the team: GLM\nété\n"
+    assert config.pending.options["memory"] == "2048"
+    assert config.pending.deleted == ["dev1", "dev2"]
+    assert list(config.snapshots) == ["before"]
+    assert config.snapshots["before"].raw == [("lxc.cap.drop", "sys_module")]
+    assert config.digest == hashlib.sha1(FILE.encode()).hexdigest()
+    assert config.problems == []
+
+
+def test_the_last_of_two_equal_keys_counts_and_is_reported() -> None:
+    config = parse("dev0: /dev/a\nmemory: 1\ndev0: /dev/b\n")
+    assert config.live.options["dev0"] == "/dev/b"
+    assert [problem.line for problem in config.problems] == [3]
+
+
+@pytest.mark.parametrize("line", ["Fill me", "Memory: 1", "memory:", "foo-bar: 1", "[Not closed"])
+def test_lines_that_proxmox_drops_are_reported(line: str) -> None:
+    config = parse(f"hostname: a\n{line}\n")
+    assert [problem.text for problem in config.problems] == [line]
+    assert config.live.options == {"hostname": "a"}
+
+
+def test_a_blank_value_is_a_value() -> None:
+    assert parse("tags:  \n").live.options == {"tags": ""}
+
+
+def test_a_colon_in_a_description_is_encoded_and_a_per_cent_sign_is_not() -> None:
+    assert encode_text("50% of a:b é") == "50% of a%3Ab %C3%A9"
+    assert decode_text("a%3Ab %C3%A9 50%") == "a:b é 50%"
+
+
+def test_written_as_proxmox_writes() -> None:
+    text = "memory: 512\n# note\nlxc.cap.drop:\nhostname: a\n"
+    assert render(parse(text)) == "# note\nhostname: a\nmemory: 512\nlxc.cap.drop: \n"
+    assert render(parse(render(parse(FILE)))) == render(parse(FILE))
+
+
+def test_new_lines_go_above_the_first_section() -> None:
+    edited = edit_raw(FILE, [], [("lxc.prlimit.memlock", "unlimited")])
+    assert edited == FILE.replace("/dev/fuse dev/fuse none bind\n", "/dev/fuse dev/fuse none bind\nlxc.prlimit.memlock: unlimited\n")
+
+
+def test_lines_of_snapshots_stay() -> None:
+    text = "lxc.cap.drop: a\n\n[snap]\nlxc.cap.drop: a\n"
+    assert edit_raw(text, [("lxc.cap.drop", "a")], []) == "\n[snap]\nlxc.cap.drop: a\n"
+
+
+def test_one_of_two_equal_lines_goes() -> None:
+    assert edit_raw("lxc.cap.drop: a\nlxc.cap.drop: a\n", [("lxc.cap.drop", "a")], []) == "lxc.cap.drop: a\n"
+
+
+@pytest.mark.parametrize("text", ["", "hostname: a", "hostname: a\n", "hostname: a\n\n\n", "\n[snap]\nhostname: b\n", "#only\n"])
+def test_a_file_of_any_shape_takes_a_line(text: str) -> None:
+    edited = edit_raw(text, [], [("lxc.autodev", "1")])
+    assert parse(edited).live.raw == [("lxc.autodev", "1")]
+    assert parse(edited).live.options == parse(text).live.options
+    assert edit_raw(edited, [("lxc.autodev", "1")], []).rstrip("\n") == text.rstrip("\n")
+
+
+LINES = st.lists(
+    st.one_of(
+        st.sampled_from(
+            ["", "#c%3Ax", "[snap]", "[pve:pending]", "lxc.cap.drop: a", "lxc.autodev = 1", "hostname: a", "memory: 512", "??"]
+        ),
+        st.text(st.characters(exclude_characters="\n\r"), max_size=8),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(LINES, st.booleans())
+def test_no_edit_changes_a_line_that_it_was_not_told_to(lines: list[str], newline: bool) -> None:
+    text = "\n".join(lines) + ("\n" if newline else "")
+    assert edit_raw(text, [], []) == text
+    added = ("lxc.prlimit.nofile", "7")
+    edited = edit_raw(text, [], [added])
+    assert parse(edited).live.raw == [*parse(text).live.raw, added]
+    removed = edit_raw(edited, [added], [])
+    assert removed.rstrip("\n") == text.rstrip("\n")
+    assert [line for line in edited.split("\n") if line != "lxc.prlimit.nofile: 7"][: len(lines)] == text.split("\n")[: len(lines)]
