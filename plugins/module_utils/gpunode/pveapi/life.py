@@ -376,10 +376,11 @@ class Life:
                 continue
         missing = self.files.missing_devices(sorted({path for path in paths if path}))
         if missing:
+            hint = self.request.device_hint if any(path.startswith("/dev/nvidia") for path in missing) else ""
             text = (
                 f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing on node {self.out.node}:"
-                f" Proxmox VE neither takes them over nor starts a container that has them. {self.request.device_hint}"
-            )
+                f" Proxmox VE neither takes them over nor starts a container that has them. {hint}"
+            ).rstrip()
             # In check mode what makes them has not run either.
             if not self.request.check:
                 raise LifeError(text)
