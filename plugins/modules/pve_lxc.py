@@ -146,10 +146,26 @@ options:
     type: str
     default: gpunode-nvidia-nodes.service
   api_backend:
-    description: V(local) uses pvesh on the node itself and needs nothing but root.
+    description:
+      - V(local) uses pvesh on the node itself and needs nothing but root. V(ssh_paramiko) does the same over ssh from where the module
+        runs, with verified host keys. V(https) uses the API on port 8006.
+      - Proxmox VE lets nobody but root@pam pass devices, mount directories of the host, set features beyond nesting, or name a hook script;
+        an API token of root@pam is not root@pam. Raw lines are beyond the API. Such a request is refused before anything changes.
     type: str
-    choices: [local]
+    choices: [local, https, ssh_paramiko]
     default: local
+  api_host: {description: Address of the node for V(https) and V(ssh_paramiko). Environment PROXMOX_HOST., type: str}
+  api_port: {description: Its port; 8006 for V(https) and 22 for V(ssh_paramiko) without it., type: int}
+  api_user: {description: User with realm. Environment PROXMOX_USER., type: str, default: root@pam}
+  api_password: {description: Password of the user. Environment PROXMOX_PASSWORD., type: str}
+  api_otp: {description: Current one-time code of the user., type: str}
+  api_totp_secret: {description: Secret from which one-time codes are made. Environment PROXMOX_TOTP_SECRET., type: str}
+  api_token_id: {description: "Name of an API token, with or without the user (C(root@pam!name)). Environment PROXMOX_TOKEN_ID.", type: str}
+  api_token_secret: {description: Secret of the token. Environment PROXMOX_TOKEN_SECRET., type: str}
+  api_ca_file: {description: Certificates that may sign the node's one., type: path}
+  api_fingerprint: {description: SHA-256 fingerprint of the node's certificate. Environment PROXMOX_FINGERPRINT., type: str}
+  api_ssh_key_file: {description: Private key for V(ssh_paramiko)., type: path}
+  api_ssh_known_hosts: {description: File of known host keys for V(ssh_paramiko)., type: path}
   timeouts:
     description: Seconds to wait.
     type: dict
@@ -205,15 +221,13 @@ task: {description: "The last task: C(upid), C(exitstatus), C(log).", type: dict
 tasks: {description: All tasks., type: list, elements: dict, returned: always}
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.basic import AnsibleModule, env_fallback
 from ansible.module_utils.gpunode.pve.options import CREATE_ONLY, desired_value
 from ansible.module_utils.gpunode.pve.plan import desired_from_user
 from ansible.module_utils.gpunode.pve.propstring import PropertyError
+from ansible.module_utils.gpunode.pveapi.backends import ENVIRONMENT, PARAMETERS, connect
 from ansible.module_utils.gpunode.pveapi.base import ApiError
 from ansible.module_utils.gpunode.pveapi.life import Life, LifeError, Request, Timeouts, device_hint
-from ansible.module_utils.gpunode.pveapi.node import LocalNode
-from ansible.module_utils.gpunode.pveapi.pvesh import PveshApi
-from ansible.module_utils.gpunode.pveapi.shells import LocalShell
 
 _TYPES = {
     "str": "ostemplate cmode description entrypoint hookscript ostype timezone arch pool storage",
@@ -255,7 +269,6 @@ def argument_spec() -> dict[str, dict[str, object]]:
         "force_stop": {"type": "bool", "default": True},
         "purge_references": {"type": "bool", "default": False},
         "device_unit": {"type": "str", "default": "gpunode-nvidia-nodes.service"},
-        "api_backend": {"type": "str", "choices": ["local"], "default": "local"},
         "timeouts": {
             "type": "dict",
             "default": {},
@@ -266,6 +279,8 @@ def argument_spec() -> dict[str, dict[str, object]]:
             },
         },
     }
+    for name, about in PARAMETERS.items():
+        spec[name] = {**about, "fallback": (env_fallback, [ENVIRONMENT[name]])} if name in ENVIRONMENT else dict(about)
     return spec
 
 
@@ -296,7 +311,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     try:
         request = request_of(module.params, check=module.check_mode)
-        outcome = Life(PveshApi(LocalShell()), LocalNode(), request).run()
+        outcome = Life(*connect(module.params), request).run()
     except LifeError as error:
         module.fail_json(msg=str(error), task=error.result.as_dict() if error.result else None)
     except (ApiError, PropertyError) as error:

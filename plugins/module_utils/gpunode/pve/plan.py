@@ -170,7 +170,7 @@ def _check_names(delete: set[str], purge: frozenset[str]) -> None:
 
 
 def _raw_lines(given: Sequence[Mapping[str, Any]]) -> list[RawLine]:
-    lines = []
+    lines: list[RawLine] = []
     for item in given:
         key = str(item["key"])
         value = item.get("value")

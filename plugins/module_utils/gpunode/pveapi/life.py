@@ -106,6 +106,7 @@ class Life:
         self.files = node
         self.request = request
         self.out = Outcome(vmid=request.vmid)
+        self.created = False
 
     # -- finding ------------------------------------------------------------------------------------------------------------------
 
@@ -255,7 +256,7 @@ class Life:
         parameters.setdefault("unprivileged", "1")
         self._check_permissions(parameters, unprivileged=parameters["unprivileged"] == "1")
         self._check_devices(value for key, value in parameters.items() if key.startswith("dev"))
-        self.out.changed = True
+        self.out.changed = self.created = True
         self.out.after = {key: value for key, value in parameters.items() if key not in SECRETS}
         if wanted.check:
             self.out.after |= _raw_after(wanted.desired)
@@ -398,8 +399,9 @@ class Life:
         if not stop and not start:
             return
         self.out.changed = True
-        self.out.before["status"] = ("restart" if stop and start else "running" if runs else "stopped") if guest is not None else None
-        self.out.after["status"] = ("restarted" if stop and start else "running") if start else "stopped"
+        if guest is not None and not self.created:
+            self.out.before["status"] = "running" if runs else "stopped"
+        self.out.after["status"] = ("running, restarted" if stop else "running") if start else "stopped"
         self.out.status = "running" if start else "stopped"
         if start and guest is not None:
             self._check_devices(value for key, value in guest.current.effective.items() if _is_member(key, "dev"))
