@@ -116,12 +116,40 @@ def numa_lines(host: Mapping[str, Any], wanted: Any) -> list[dict[str, str]]:
 
     The API's ``cores`` picks CPUs at random and moves them; only a raw line keeps Proxmox from doing so.
     """
-    nodes = {gpu["numa_node"] for gpu in chosen(host["gpus"], wanted)}
-    cpus = {node["node"]: node["cpus"] for node in host.get("numa", [])}
-    if not nodes or None in nodes or not all(cpus.get(node) for node in nodes):
+    found = chosen(host["gpus"], wanted)
+    nodes = {gpu["numa_node"] for gpu in found}
+    if not nodes or None in nodes:
         return []
-    ordered = sorted(nodes)
+    of_node = {node["node"]: node["cpus"] for node in host.get("numa", [])}
+    cpus: set[int] = set()
+    for gpu in found:
+        near = cpu_numbers(gpu.get("local_cpus") or of_node.get(gpu["numa_node"], ""))
+        if not near:
+            return []
+        cpus |= near
     return [
-        {"key": "lxc.cgroup2.cpuset.cpus", "value": ",".join(cpus[node] for node in ordered)},
-        {"key": "lxc.cgroup2.cpuset.mems", "value": ",".join(str(node) for node in ordered)},
+        {"key": "lxc.cgroup2.cpuset.cpus", "value": cpu_list(cpus)},
+        {"key": "lxc.cgroup2.cpuset.mems", "value": cpu_list(nodes)},
     ]
+
+
+def cpu_numbers(text: str) -> set[int]:
+    """The numbers of a list as the kernel writes it (``0-95,192-287``); empty for anything else."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
+        if match is None:
+            return set()
+        found.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return found
+
+
+def cpu_list(numbers: set[int]) -> str:
+    """Numbers as the kernel writes them, ranges joined."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
