@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from . import config_space, kernel, kmsg, model, modules, paths, pci, shims, state
+from . import config_space, kernel, kmsg, model, modules, numa, paths, pci, shims, state
 
 _TUPLE = r"(?:^|\s)(?:amd_|intel_)?iommu=(\S+)"
 _MS_BIND_REC = 4096 | 16384
@@ -181,6 +181,9 @@ def _dress() -> None:
         (devices / entry.name).mkdir(exist_ok=True)
         bind(entry, devices / entry.name)
     bind(devices, real, deep=True)
+    if (real / "system/node").is_dir():
+        numa.build(paths.RUN / "sys/node")
+        bind(paths.RUN / "sys/node", real / "system/node")
     shown = [(paths.SYS_MODULE, "/sys/module"), (paths.SYS_PCI_BUS, "/sys/bus/pci"), (paths.SYS_IOMMU, "/sys/kernel/iommu_groups")]
     shown += [(paths.SYS_CLASS_IOMMU, "/sys/class/iommu"), (paths.PROC_DRIVER, "/proc/driver"), (paths.PROC_DEVICES, "/proc/devices")]
     shown += [(paths.PROC_MODULES, "/proc/modules")]

@@ -419,3 +419,10 @@ def test_secure_boot_rejects_a_key_until_somebody_enrolls_it(nvidia, monkeypatch
     assert secure.main(["--test-key", "/var/lib/dkms/mok.pub"]) == 1
     monkeypatch.setattr(secure, "trusted", lambda _path: True)
     load(nvidia, monkeypatch, "nvidia")
+
+
+def test_numa_nodes_agree_with_the_gpus(nvidia, tmp_path):
+    numa, model = nvidia.module("numa"), nvidia.module("model")
+    numa.build(tmp_path / "node")
+    assert {gpu["cpulist"] for gpu in model.gpus()} == {(tmp_path / f"node/node{n}/cpulist").read_text().strip() for n in (0, 1)}
+    assert numa.mask("0-3,33", 64) == "00000002,0000000f"
