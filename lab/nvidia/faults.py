@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _HMM_FILE = Path("etc/modprobe.d/zz-lab-hmm.conf")
 _DKMS_FILE = paths.ETC / "dkms.mk"
+_RUNFILE = (Path("usr/bin/nvidia-uninstall"), Path("var/log/nvidia-installer.log"))
 _P2P = ("corrupt", "zeros", "lost", "mirror", "hang", "stuck", "late", "no-access", "staged", "slow", "impossible")
 
 
@@ -139,6 +140,18 @@ def driver_mismatch(words: list[str]) -> str:
         check=True,
     )
     return f"container {words[0]} has driver libraries {version}"
+
+
+def driver_runfile(_words: list[str]) -> str:
+    """What a driver installed from a .run file leaves on a host: its uninstaller and its log."""
+    tool, log = (paths.ROOT / path for path in _RUNFILE)
+    tool.write_text(
+        f'#!/bin/sh\n# Left by the lab: takes itself and the log away, as the real one the driver.\nrm -f /{_RUNFILE[1]} "$0"\n'
+    )
+    tool.chmod(0o755)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("nvidia-installer log file '/var/log/nvidia-installer.log'\n")
+    return "a .run driver was here"
 
 
 def _link(name: str, key: str, words: list[str], allowed: range) -> str:
@@ -266,7 +279,8 @@ def clear() -> None:
     kept = state.faults()
     state.save_faults({})
     _DKMS_FILE.unlink(missing_ok=True)
-    (paths.ROOT / _HMM_FILE).unlink(missing_ok=True)
+    for path in (_HMM_FILE, *_RUNFILE):
+        (paths.ROOT / path).unlink(missing_ok=True)
     with state.change() as now:
         now["faults"] = {}
         now["secure_boot"] = False
@@ -287,6 +301,7 @@ FAULTS: dict[str, Callable[[list[str]], object]] = {
     "dkms-fails": dkms_fails,
     "nvidia-smi-hang": nvidia_smi_hang,
     "driver-mismatch": driver_mismatch,
+    "driver-runfile": driver_runfile,
     "link-width": link_width,
     "link-speed": link_speed,
     "pcie-errors": pcie_errors,

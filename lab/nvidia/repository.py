@@ -93,6 +93,15 @@ if [ "$1" = configure ]; then
 	fi
 fi
 """
+_PERSISTENCED_POSTRM = """#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+	systemctl --system daemon-reload >/dev/null || true
+fi
+if [ "$1" = purge ] && [ -x /usr/bin/deb-systemd-helper ]; then
+	deb-systemd-helper purge nvidia-persistenced.service >/dev/null || true
+fi
+"""
 _PERSISTENCED_PRERM = """#!/bin/sh
 set -e
 if [ -d /run/systemd/system ] && [ "$1" = remove ]; then
@@ -222,7 +231,7 @@ def driver(version: str) -> list[Package]:
                 "/usr/lib/systemd/system/nvidia-persistenced.service": _PERSISTENCED_UNIT,
                 "/usr/lib/sysusers.d/nvidia-persistenced.conf": 'u nvidia-persistenced - "NVIDIA Persistence Daemon" /\n',
             },
-            scripts={"postinst": _PERSISTENCED_POSTINST, "prerm": _PERSISTENCED_PRERM},
+            scripts={"postinst": _PERSISTENCED_POSTINST, "prerm": _PERSISTENCED_PRERM, "postrm": _PERSISTENCED_POSTRM},
         ),
         shared("libnvidia-ml1"),
         shared("libnvidia-cfg1"),
