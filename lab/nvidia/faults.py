@@ -145,6 +145,7 @@ def driver_mismatch(words: list[str]) -> str:
 def driver_runfile(_words: list[str]) -> str:
     """What a driver installed from a .run file leaves on a host: its uninstaller and its log."""
     tool, log = (paths.ROOT / path for path in _RUNFILE)
+    tool.parent.mkdir(parents=True, exist_ok=True)
     tool.write_text(
         f'#!/bin/sh\n# Left by the lab: takes itself and the log away, as the real one the driver.\nrm -f /{_RUNFILE[1]} "$0"\n'
     )
