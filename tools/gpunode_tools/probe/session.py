@@ -117,6 +117,7 @@ class ChannelSession:
         self.channel = channel
         self.lines: list[bytes] = []
         self.rest = b""
+        self.ended = False
 
     def send(self, program: bytes) -> None:
         with contextlib.suppress(OSError):  # closed early; its standard error says why
@@ -128,6 +129,7 @@ class ChannelSession:
         while not self.lines:
             data = self.channel.recv(1 << 16)  # raises TimeoutError
             if not data:
+                self.ended = True
                 return b""
             *self.lines, self.rest = (self.rest + data).split(b"\n")
         return self.lines.pop(0) + b"\n"
@@ -137,7 +139,9 @@ class ChannelSession:
         self.channel.close()
 
     def close(self) -> tuple[int | None, str]:
-        status = self.channel.recv_exit_status() if self.channel.exit_status_ready() else None
+        status = None
+        if self.channel.status_event.wait(2 if self.ended else 0) and self.channel.exit_status >= 0:  # it follows the end of the output
+            status = self.channel.exit_status
         said = b""
         while self.channel.recv_stderr_ready() and (data := self.channel.recv_stderr(1 << 16)):
             said = (said + data)[-STDERR_KEPT:]
