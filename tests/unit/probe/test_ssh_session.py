@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import socket
@@ -40,9 +41,10 @@ class Server(paramiko.ServerInterface):
 
     @staticmethod
     def feed(channel, process):
-        while data := channel.recv(1 << 16):
-            process.stdin.write(data)
-        process.stdin.close()
+        with contextlib.suppress(OSError):  # the command may end before it has read all
+            while data := channel.recv(1 << 16):
+                process.stdin.write(data)
+            process.stdin.close()
 
     @staticmethod
     def answer(channel, process):
@@ -55,7 +57,7 @@ class Server(paramiko.ServerInterface):
         said = process.stderr.read()
         process.stderr.close()
         status = process.wait()
-        if not channel.closed:
+        with contextlib.suppress(OSError, paramiko.SSHException):  # the connection may be gone at any of these
             channel.sendall_stderr(said)
             channel.send_exit_status(status)
             channel.close()
