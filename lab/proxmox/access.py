@@ -191,7 +191,8 @@ class Access:
             raise PveError(f"no such token '{name}' for user '{user}'")
         if token["expire"] and token["expire"] < time.time():
             raise PveError(f"token '{name}' access expired")
-        if not hmac.compare_digest(self._token_secrets().get(full, "").encode(), value.encode()):
+        kept = self._token_secrets().get(full)
+        if not kept or not hmac.compare_digest(kept.encode(), value.encode()):
             raise PveError("invalid token value!")
         return full
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.proxmox.context import Context
-from lab.proxmox.errors import PermError, PveError
+from lab.proxmox.errors import ParamError, PermError, PveError
 from lab.proxmox.schema import validate
 
 Handler = Callable[[Context, dict[str, Any]], Any]
@@ -68,11 +68,7 @@ def call(ctx: Context, verb: str, path: str, values: dict[str, Any]) -> Any:
         raise PveError(f"Method '{verb} {path}' not implemented in the lab's Proxmox VE", 501)
     clash = [name for name in values if name in variables and str(values[name]) != variables[name]]
     if clash:
-        raise PveError(
-            "Parameter verification failed.",
-            400,
-            dict.fromkeys(clash, "duplicate parameter (already defined in URI) with conflicting values!"),
-        )
+        raise ParamError(dict.fromkeys(clash, "duplicate parameter (already defined in URI) with conflicting values!"))
     checked = validate(rule.get("parameters") or {"additionalProperties": 0}, values | variables)
     permit(ctx, rule.get("permissions"), checked)
     return handler(ctx, checked)
@@ -111,6 +107,12 @@ def _check(ctx: Context, rule: list[Any], values: dict[str, Any]) -> bool:
         if "require_param" in extra and values.get(extra["require_param"]) is None:
             return True
         return ctx.may(_fill(rule[1], values), *rule[2], any_of=bool(extra.get("any")))
+    if kind == "perm-modify":
+        return ctx.may(_fill(rule[1], values), "Permissions.Modify")
     if kind == "userid-param":
-        return values.get("userid") == ctx.user.partition("!")[0] if rule[1] == "self" else ctx.may("/access/groups", "User.Modify")
+        if rule[1] == "self":
+            return bool(values.get("userid") == ctx.user.partition("!")[0])
+        return ctx.may(f"/access/realm/{str(values.get('userid', '')).rpartition('@')[2]}", rule[1])
+    if kind == "userid-group":
+        return ctx.may("/access/groups", *rule[1])
     return False
