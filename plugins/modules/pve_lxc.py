@@ -227,7 +227,8 @@ from ansible.module_utils.gpunode.pve.plan import desired_from_user
 from ansible.module_utils.gpunode.pve.propstring import PropertyError
 from ansible.module_utils.gpunode.pveapi.backends import ENVIRONMENT, PARAMETERS, connect
 from ansible.module_utils.gpunode.pveapi.base import ApiError
-from ansible.module_utils.gpunode.pveapi.life import Life, LifeError, Request, Timeouts, device_hint
+from ansible.module_utils.gpunode.pveapi.life import Life
+from ansible.module_utils.gpunode.pveapi.request import LifeError, Request, Timeouts, device_hint
 
 _TYPES = {
     "str": "ostemplate cmode description entrypoint hookscript ostype timezone arch pool storage",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from .options import CONFIGURATION, DEFAULTS, FIXED, PLAIN, RAW_KEYS, REPEATABLE, UNDELETABLE, desired_value, meaning
+from .options import CONFIGURATION, DEFAULTS, FIXED, PLAIN, UNDELETABLE, desired_value, meaning
 from .propstring import (
     FAMILIES,
     Family,
@@ -19,6 +19,7 @@ from .propstring import (
     parse,
     size_bytes,
 )
+from .rawlines import RawLine, raw_changes, raw_from_user
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,15 +61,6 @@ class Current:
     def waiting(self) -> list[str]:
         """Options whose change waits for the next start."""
         return sorted({key for key in self.pending if key != "delete"} | set(self.pending_delete))
-
-
-@dataclass(frozen=True)
-class RawLine:
-    """A desired raw line. With ``present`` False lines of that key (and value, if given) shall go."""
-
-    key: str
-    value: str | None
-    present: bool = True
 
 
 @dataclass(frozen=True)
@@ -149,7 +141,7 @@ def desired_from_user(params: Mapping[str, Any]) -> Desired:
             delete.add(name)
     purge = frozenset(params.get("purge_unmanaged") or ())
     _check_names(delete, purge)
-    return Desired(options, members, _raw_lines(params.get(RAW) or ()), purge, frozenset(delete))
+    return Desired(options, members, raw_from_user(params.get(RAW) or ()), purge, frozenset(delete))
 
 
 def _unique(family: Family, found: Sequence[Mapping[str, str]]) -> None:
@@ -167,27 +159,6 @@ def _check_names(delete: set[str], purge: frozenset[str]) -> None:
             raise PropertyError(f"{name}: Proxmox VE does not let this option be deleted")
         if name not in CONFIGURATION and name != RAW and family_of(name) is None:
             raise PropertyError(f"{name}: no option or family of a container")
-
-
-def _raw_lines(given: Sequence[Mapping[str, Any]]) -> list[RawLine]:
-    lines: list[RawLine] = []
-    for item in given:
-        key = str(item["key"])
-        value = item.get("value")
-        if not RAW_KEYS.fullmatch(key):
-            raise PropertyError(f"lxc: {key!r} is no raw key that Proxmox VE keeps; it would drop the line at its next write")
-        present = item.get("state", "present") == "present"
-        if present and value is None:
-            raise PropertyError(f"lxc: {key} has no value")
-        text = None if value is None else str(value).strip()
-        if text is not None and ("\n" in text or "\r" in text):
-            raise PropertyError(f"lxc: {key}: a raw line cannot hold a line feed")
-        line = RawLine(key, text, present)
-        if present and not REPEATABLE.fullmatch(key) and any(other.present and other.key == key and other != line for other in lines):
-            raise PropertyError(f"lxc: {key} is given twice with different values; of two lines of this key only the last counts")
-        if line not in lines:
-            lines.append(line)
-    return lines
 
 
 def make_plan(current: Current, desired: Desired) -> Plan:
@@ -209,11 +180,15 @@ def make_plan(current: Current, desired: Desired) -> Plan:
         if name in desired.options:
             continue
         family = FAMILIES.get(name)
-        slots = _slots(family, now) if family is not None and family.numbered else [name]
-        for slot in slots:
+        names = slots(family, now) if family is not None and family.numbered else [name]
+        for slot in names:
             if slot in now and (family_of(slot) is not None or meaning(slot, now[slot]) != meaning(slot, None)):
                 _remove(plan, slot, now)
-    _plan_raw(plan, current, desired)
+    plan.raw_add, plan.raw_remove = raw_changes(current.raw, desired.raw, purge=RAW in desired.purge)
+    after = [have for have in current.raw if have not in plan.raw_remove] + plan.raw_add
+    for key in sorted({key for key, _ in (*plan.raw_add, *plan.raw_remove)}):
+        plan.before[key] = [value for name, value in current.raw if name == key]
+        plan.after[key] = [value for name, value in after if name == key]
     return plan
 
 
@@ -229,7 +204,8 @@ def _remove(plan: Plan, name: str, now: Mapping[str, str]) -> None:
     plan.after[name] = None
 
 
-def _slots(family: Family, options: Mapping[str, str]) -> list[str]:
+def slots(family: Family, options: Mapping[str, str]) -> list[str]:
+    """Names of a family's members among options, by number."""
     found = [name for name in options if family_of(name) is family]
     return sorted(found, key=lambda name: int(name[len(family.name) :]))
 
@@ -239,11 +215,11 @@ def _plan_family(plan: Plan, family: Family, members: Sequence[Mapping[str, str]
     now = current.effective
     by_identity: dict[str, str] = {}
     for options in (current.options, now):
-        for slot in _slots(family, options):
+        for slot in slots(family, options):
             identity = _identity(family, options[slot])
             if identity is not None:
                 by_identity.setdefault(identity, slot)
-    taken = {*_slots(family, current.options), *_slots(family, now)}
+    taken = {*slots(family, current.options), *slots(family, now)}
     used = set()
     for member in members:
         known = by_identity.get(canonical(family, member).get(family.identity or "", ""))
@@ -255,7 +231,7 @@ def _plan_family(plan: Plan, family: Family, members: Sequence[Mapping[str, str]
         used.add(known)
         _plan_member(plan, known, family, dict(member), now.get(known))
     if purge:
-        for slot in _slots(family, now):
+        for slot in slots(family, now):
             if slot not in used:
                 _remove(plan, slot, now)
 
@@ -317,40 +293,6 @@ def _keep_volume(plan: Plan, slot: str, wanted: dict[str, str], have: Mapping[st
     plan.resize[slot] = format_size(want)
     plan.before[slot] = f"size={format_size(size)}"
     plan.after[slot] = f"size={format_size(want)}"
-
-
-def _plan_raw(plan: Plan, current: Current, desired: Desired) -> None:
-    """Raw lines: a repeatable key's line is wanted as it stands, any other key's last line; other lines stay unless purged."""
-    left = list(current.raw)
-    keep: list[tuple[str, str]] = []
-    for line in desired.raw:
-        if not line.present:
-            plan.raw_remove += [have for have in left if have[0] == line.key and line.value in {None, have[1]}]
-            left = [have for have in left if have not in plan.raw_remove]
-            continue
-        pair = (line.key, line.value or "")
-        if REPEATABLE.fullmatch(line.key):
-            if pair in left:
-                left.remove(pair)
-                keep.append(pair)
-            elif pair not in keep:
-                plan.raw_add.append(pair)
-                keep.append(pair)
-            continue
-        same_key = [have for have in left if have[0] == line.key]
-        left = [have for have in left if have[0] != line.key]
-        if same_key == [pair]:
-            continue
-        plan.raw_remove += same_key
-        plan.raw_add.append(pair)
-    if RAW in desired.purge:
-        plan.raw_remove += left
-    if plan.raw_add or plan.raw_remove:
-        changed = {key for key, _ in (*plan.raw_add, *plan.raw_remove)}
-        after = [have for have in current.raw if have not in plan.raw_remove] + plan.raw_add
-        for key in sorted(changed):
-            plan.before[key] = [value for name, value in current.raw if name == key]
-            plan.after[key] = [value for name, value in after if name == key]
 
 
 def create_parameters(desired: Desired, extra: Mapping[str, str]) -> dict[str, str]:

@@ -47,8 +47,8 @@ class Guest:
 
     @property
     def unfinished(self) -> bool:
-        """Whether it is what an interrupted creation leaves: locked by it, and without a root file system or a name."""
-        return self.lock == "create" and not (self.current.options.get("rootfs") and self.hostname)
+        """Whether its creation has not come to its end: it runs, or was cut short."""
+        return self.lock == "create"
 
 
 def from_files(node: Node, here: str, vmid: int) -> Guest | None:
