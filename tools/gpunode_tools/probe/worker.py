@@ -346,7 +346,8 @@ def link_chain(bus_id: str) -> list[dict[str, Any]]:
                 row[key] = float(words[0]) if key.endswith("speed") else int(words[0])
             except (IndexError, ValueError):
                 row[key] = None
-        chain.append(row)
+        if any(value is not None for key, value in row.items() if key != "bus_id"):  # nothing to read: nothing to report
+            chain.append(row)
     return chain
 
 
