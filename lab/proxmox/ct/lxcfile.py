@@ -178,6 +178,8 @@ def _raw(key: str, value: str) -> list[str]:
     plain = f"{key} = {value}"
     if key.startswith("lxc.apparmor"):
         return [f"# lab: no AppArmor here: {plain}"]
+    if key.startswith("lxc.prlimit.") and not _may_raise_limits():
+        return [f"# lab: nobody may raise a limit on this machine (no CAP_SYS_RESOURCE): {plain}"]
     if not key.startswith("lxc.cgroup2."):
         return [plain]
     lines = [plain]
@@ -192,6 +194,12 @@ def _raw(key: str, value: str) -> list[str]:
     elif not unified() and key == "lxc.cgroup2.memory.max":
         lines.append(f"lxc.cgroup.memory.limit_in_bytes = {value}")
     return lines
+
+
+def _may_raise_limits() -> bool:
+    """Whether this node may raise hard resource limits: bit 24 of its effective capabilities."""
+    match = re.search(r"^CapEff:\s+([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    return match is not None and bool(int(match[1], 16) >> 24 & 1)
 
 
 def numbers(text: str) -> list[int]:
