@@ -98,6 +98,8 @@ in_tree update-grub
 """
 _TAIL_SCRIPT = """
 in_tree update-ca-certificates >/dev/null
+# ifupdown has the interfaces; networkd enabled beside it makes everything after network-online.target wait two minutes in vain.
+in_tree systemctl --quiet disable systemd-networkd.service systemd-networkd-wait-online.service systemd-networkd.socket
 rm -f "$TREE"/usr/sbin/policy-rc.d "$TREE"/etc/machine-id "$TREE"/etc/resolv.conf "$TREE"/etc/hostname "$TREE"/etc/ssh/ssh_host_*
 rm -rf "$TREE"/var/log/*.log "$TREE"/var/log/apt
 touch "$TREE/etc/machine-id"
