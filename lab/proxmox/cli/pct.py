@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lab.proxmox.api import registry
@@ -236,8 +237,11 @@ def _attach(ctx: Context, values: dict[str, Any], command: list[str], missing: s
         raise PveError(f"container '{vmid}' not running!")
     sys.stdout.flush()
     how = ["--keep-env"] if values.get("keep-env", 1) else ["--clear-env"]
-    words = ["lxc-attach", "-P", state.lxc_path(ctx.world), "-n", str(vmid), *how]
-    os.execvp("lxc-attach", [*words, "--", *command] if command else words)
+    started = ctx.world.path(f"/run/pve/lxc/{vmid}.conf")
+    words = ["lxc-attach", "-P", state.lxc_path(ctx.world), "-n", str(vmid), *(["-f", str(started)] if started.exists() else []), *how]
+    # The environment that this process was given: the interpreter has put its own LC_CTYPE into os.environ.
+    given = dict(part.partition("=")[::2] for part in Path("/proc/self/environ").read_text(errors="surrogateescape").split("\0") if part)
+    os.execvpe("lxc-attach", [*words, "--", *command] if command else words, given)
 
 
 _COPY = {name: {"type": "string", "optional": 1} for name in ("user", "group", "perms")}

@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.proxmox.ct import devices, lxcfile, mounts, state
+from lab.proxmox.ct import devices, lxcfile, machine, mounts, state
 from lab.proxmox.errors import PveError
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def device(ctx: Context, vmid: int, conf: Conf, value: str) -> None:
         text=True,
         check=False,
     )
-    if done.returncode and not conf.get("unprivileged") and not lxcfile.unified():
+    if done.returncode and not conf.get("unprivileged") and not machine.unified():
         raise PveError(done.stderr.strip())
     bind(state.init_pid(ctx.world, vmid), node, found["path"], mounts.shift(conf), file=True)
 
@@ -113,7 +113,7 @@ def mount(ctx: Context, vmid: int, conf: Conf, found: mounts.Mount) -> None:
 def memory(ctx: Context, vmid: int, mib: int, swap_mib: int) -> None:
     """Set a running container's limits of memory and swap."""
     size, total = mib * 2**20, (mib + swap_mib) * 2**20
-    if lxcfile.unified():
+    if machine.unified():
         steps = [("memory.max", size), ("memory.swap.max", total - size)]
     else:  # memory may never exceed memory and swap, on the way either
         steps = [("memory.limit_in_bytes", size), ("memory.memsw.limit_in_bytes", total)]

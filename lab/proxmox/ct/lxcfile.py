@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import shutil
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab.proxmox import schema, storage
-from lab.proxmox.ct import devices, mounts, state
+from lab.proxmox.ct import devices, machine, mounts, state
 from lab.proxmox.errors import PveError
 from lab.proxmox.world import write_file
 
@@ -23,7 +22,7 @@ _BIND_FLAGS = {"noatime", "nodev", "noexec", "nosuid"}
 
 
 def write(ctx: Context, vmid: int, conf: Conf, *, starting: bool = True) -> None:
-    """Write /var/lib/lxc/ID/config and the container's own device nodes.
+    """Write /var/lib/lxc/ID/config, the copy of it that this machine starts, and the container's own device nodes.
 
     Raises PveError for a device node or a bridge that is missing; for a volume or directory only when the container is about to start.
     """
@@ -41,13 +40,19 @@ def write(ctx: Context, vmid: int, conf: Conf, *, starting: bool = True) -> None
     shutil.rmtree(staging, ignore_errors=True)
     for _name, device in devices.each(ctx, conf):
         node = devices.make(ctx, conf, staging, device)
-        lines.append(f"{_v1('lxc.cgroup2.devices.allow')} = {devices.rule(ctx, device)}")
+        lines.append(f"lxc.cgroup2.devices.allow = {devices.rule(ctx, device)}")
         lines.append(f"lxc.mount.entry = {node} {device['path'].lstrip('/')} none bind,create=file 0 0")
     lines += _networks(ctx, vmid, conf)
     lines += _mounts(ctx, conf, starting=starting)
-    lines += [line for key, value in conf.get("lxc", []) for line in _raw(key, value)]
-    lines += _shared(ctx)
+    lines += [f"{key} = {value}" for key, value in conf.get("lxc", [])]
     write_file(folder / "config", "".join(f"{line}\n" for line in lines), 0o644)
+    started = [*machine.follow(lines), *_shared(ctx)]
+    write_file(started_file(ctx, vmid), "".join(f"{line}\n" for line in started), 0o644)
+
+
+def started_file(ctx: Context, vmid: int) -> Path:
+    """The configuration that LXC is started with."""
+    return ctx.world.path(f"/run/pve/lxc/{vmid}.conf")
 
 
 def _basics(conf: Conf) -> list[str]:
@@ -55,10 +60,12 @@ def _basics(conf: Conf) -> list[str]:
     lines = ["lxc.include = /usr/share/lxc/config/common.conf"]
     if conf.get("unprivileged") or any(key == "lxc.idmap" for key, _ in conf.get("lxc", [])):
         lines += ["lxc.include = /usr/share/lxc/config/userns.conf", "lxc.mount.auto = sys:mixed"]
-    if ("nesting", "1") in features:
+    nesting = ("nesting", "1") in features
+    if nesting:
         lines.append("lxc.include = /usr/share/lxc/config/nesting.conf")
     lines += [
-        "lxc.apparmor.profile = unconfined",
+        "lxc.apparmor.profile = generated",
+        *(["lxc.apparmor.allow_nesting = 1"] if nesting else []),
         f"lxc.arch = {conf['arch']}",
         f"lxc.tty.max = {conf.get('tty', 2)}",
         "lxc.environment = TERM=linux",
@@ -82,40 +89,20 @@ def _identity(conf: Conf) -> list[str]:
 
 def _limits(conf: Conf) -> list[str]:
     memory = int(conf.get("memory", 512)) * 2**20
-    total = memory + int(conf.get("swap", 512)) * 2**20
-    if unified():
-        high = memory - 128 * 2**20 if memory >= 16 * 2**30 else memory * 1016 // 1024
-        lines = [f"lxc.cgroup2.memory.max = {memory}", f"lxc.cgroup2.memory.high = {high}"]
-        if Path("/proc/swaps").read_text().count("\n") > 1:
-            lines.append(f"lxc.cgroup2.memory.swap.max = {total - memory}")
-    else:
-        lines = [f"lxc.cgroup.memory.limit_in_bytes = {memory}"]
-        if list(Path("/sys/fs/cgroup/memory").glob("memory.memsw.limit_in_bytes")):
-            lines.append(f"lxc.cgroup.memory.memsw.limit_in_bytes = {total}")
+    high = memory - 128 * 2**20 if memory >= 16 * 2**30 else memory * 1016 // 1024
+    lines = [f"lxc.cgroup2.memory.max = {memory}", f"lxc.cgroup2.memory.high = {high}"]
+    lines.append(f"lxc.cgroup2.memory.swap.max = {int(conf.get('swap', 512)) * 2**20}")
     limit = float(conf.get("cpulimit", 0) or 0)
     if limit:
-        quota = int(limit * 100000)
-        lines += [f"lxc.cgroup2.cpu.max = {quota} 100000"] if unified() else [f"lxc.cgroup.cpu.cfs_quota_us = {quota}"]
-    cpus = _here()
-    cores = int(conf.get("cores", 0) or 0)
+        lines.append(f"lxc.cgroup2.cpu.max = {int(limit * 100000)} 100000")
+    if conf.get("cpuunits"):
+        lines.append(f"lxc.cgroup2.cpu.weight = {min(10000, max(1, int(conf['cpuunits'])))}")
+    cpus, cores = machine.processors(), int(conf.get("cores", 0) or 0)
     pinned = any(key in {"lxc.cgroup2.cpuset.cpus", "lxc.cgroup.cpuset.cpus"} for key, _ in conf.get("lxc", []))
     if cores and cores < len(cpus) and not pinned:
         chosen = sorted(random.sample(cpus, cores))
-        lines.append(f"{_v1('lxc.cgroup2.cpuset.cpus')} = {','.join(map(str, chosen))}")
+        lines.append(f"lxc.cgroup2.cpuset.cpus = {','.join(map(str, chosen))}")
     return lines
-
-
-def unified() -> bool:
-    """Whether this machine's controllers are in the unified hierarchy."""
-    return Path("/sys/fs/cgroup/cgroup.controllers").exists()
-
-
-def _v1(key: str) -> str:
-    return key if unified() else key.replace("lxc.cgroup2.", "lxc.cgroup.")
-
-
-def _here() -> list[int]:
-    return sorted(os.sched_getaffinity(0))
 
 
 def _networks(ctx: Context, vmid: int, conf: Conf) -> list[str]:
@@ -168,49 +155,6 @@ def source_of(ctx: Context, mount: mounts.Mount) -> Path:
 
 def _octal(path: str) -> str:
     return path.replace("\\", "\\134").replace(" ", "\\040").replace("\t", "\\011")
-
-
-def _raw(key: str, value: str) -> list[str]:
-    """A raw line as it stands, and on a machine of control groups v1 the line that does the same there.
-
-    What this machine cannot follow (AppArmor, processors that it does not have) is a comment that says so.
-    """
-    plain = f"{key} = {value}"
-    if key.startswith("lxc.apparmor"):
-        return [f"# lab: no AppArmor here: {plain}"]
-    if key.startswith("lxc.prlimit.") and not _may_raise_limits():
-        return [f"# lab: nobody may raise a limit on this machine (no CAP_SYS_RESOURCE): {plain}"]
-    if not key.startswith("lxc.cgroup2."):
-        return [plain]
-    lines = [plain]
-    if key == "lxc.cgroup2.cpuset.cpus":
-        both = [number for number in numbers(value) if number in _here()]
-        lines = [] if unified() and both != numbers(value) else lines
-        return [*lines, f"{_v1(key)} = {','.join(map(str, both))}"] if both else [*lines, f"# lab: this machine has none of these: {plain}"]
-    if key == "lxc.cgroup2.cpuset.mems" and unified():
-        return [f"# lab: this machine's memory nodes are its own: {plain}"]
-    if not unified() and key.startswith("lxc.cgroup2.devices."):
-        lines.append(f"{_v1(key)} = {value}")
-    elif not unified() and key == "lxc.cgroup2.memory.max":
-        lines.append(f"lxc.cgroup.memory.limit_in_bytes = {value}")
-    return lines
-
-
-def _may_raise_limits() -> bool:
-    """Whether this node may raise hard resource limits: bit 24 of its effective capabilities."""
-    match = re.search(r"^CapEff:\s+([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
-    return match is not None and bool(int(match[1], 16) >> 24 & 1)
-
-
-def numbers(text: str) -> list[int]:
-    """The numbers of a list like 0-3,8; PveError when it is none."""
-    found: list[int] = []
-    for part in text.replace(" ", "").split(","):
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
-        if match is None:
-            raise PveError(f"cannot read '{text}' as a list of numbers")
-        found.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
-    return found
 
 
 def _shared(ctx: Context) -> list[str]:

@@ -6,15 +6,14 @@ import os
 import re
 import subprocess
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lab.proxmox import pctconf, storage
+from lab.proxmox import install, pctconf, storage
 from lab.proxmox.ct import guest, lxcfile, mounts, pending, state
 from lab.proxmox.errors import PveError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from lab.proxmox.context import Context
     from lab.proxmox.pctconf import Conf
 
@@ -52,7 +51,19 @@ def _launch(ctx: Context, vmid: int) -> None:
     log.unlink(missing_ok=True)
     if not ctx.world.systemd:
         done = subprocess.run(
-            ["lxc-start", "-P", state.lxc_path(ctx.world), "-n", str(vmid), "-o", str(log), "-l", "ERROR"],
+            [
+                "lxc-start",
+                "-P",
+                state.lxc_path(ctx.world),
+                "-n",
+                str(vmid),
+                "-f",
+                str(lxcfile.started_file(ctx, vmid)),
+                "-o",
+                str(log),
+                "-l",
+                "ERROR",
+            ],
             stdin=subprocess.DEVNULL,
             check=False,
         )
@@ -60,6 +71,8 @@ def _launch(ctx: Context, vmid: int) -> None:
             raise _failed(vmid, log)
         return
     unit = f"pve-container@{vmid}.service"
+    if install.renew_units(Path("/")):
+        subprocess.run(["systemctl", "daemon-reload"], check=False)
     subprocess.run(["systemctl", "reset-failed", unit], capture_output=True, check=False)
     if subprocess.run(["systemctl", "start", unit], check=False).returncode:
         raise _failed(vmid, log)

@@ -13,7 +13,7 @@ import pytest
 
 from lab.proxmox import tasks
 from lab.proxmox.api import registry
-from lab.proxmox.ct import guest, lxcfile, mounts
+from lab.proxmox.ct import guest, lxcfile, machine, mounts
 from lab.proxmox.errors import PveError
 from lab.proxmox.upid import Upid
 
@@ -160,13 +160,16 @@ def test_the_lxc_file_of_a_start(ready):
         100000,
         100044,
     )
-    assert "devices.allow = c 195:0 rw\n" in text
+    assert "lxc.cgroup2.devices.allow = c 195:0 rw\n" in text
+    assert "lxc.cgroup2.cpuset.cpus = 0,4000-4100\n" in text
+    assert "guest.d" not in text
     escaped = str(models).replace(" ", "\\040")
     assert f"lxc.mount.entry = {escaped} models none rbind,create=dir,ro 0 0\n" in text
     assert "lxc.idmap = u 0 100000 65536\n" in text
     assert "lxc.prlimit.memlock = unlimited\n" in text
-    assert "cpuset.cpus = 0\n" in text, "processors that this machine lacks are left out"
-    assert text.endswith("lxc.mount.entry = /a a none bind 0 0\n")
+    started = lxcfile.started_file(ctx, 101).read_text()
+    assert "cpuset.cpus = 0\n" in started, "processors that this machine lacks are left out"
+    assert started.endswith("lxc.mount.entry = /a a none bind 0 0\n")
     ctx.world.path("/dev/gpu0").unlink()
     with pytest.raises(PveError, match="Device /dev/gpu0 does not exist"):
         lxcfile.write(ctx, 101, conf)
@@ -174,7 +177,7 @@ def test_the_lxc_file_of_a_start(ready):
 
 @pytest.mark.parametrize(("text", "numbers"), [("0-3,8", [0, 1, 2, 3, 8]), ("5", [5]), ("0, 2", [0, 2])])
 def test_lists_of_numbers(text, numbers):
-    assert lxcfile.numbers(text) == numbers
+    assert machine.numbers(text) == numbers
 
 
 def test_the_tools_run_as_commands(ready, tmp_path):
@@ -207,3 +210,30 @@ def test_the_tools_run_as_commands(ready, tmp_path):
     assert pct("exec", "101", "--", "true") == (255, "", "container '101' not running!\n")
     assert pct("destroy", "101")[0] == 0
     assert pct("nonsense")[0] == 255
+
+
+def test_what_a_machine_without_rights_and_with_v1_groups_follows(monkeypatch):
+    monkeypatch.setattr(machine, "unified", lambda: False)
+    monkeypatch.setattr(machine, "processors", lambda: [0, 1])
+    monkeypatch.setattr(machine, "_may_limit", lambda name, _value: name != "memlock")
+    monkeypatch.setattr(machine, "_swap_counted", lambda: True)
+    lines = [
+        "lxc.include = /x",
+        "lxc.cgroup2.memory.max = 1000",
+        "lxc.cgroup2.memory.swap.max = 500",
+        "lxc.cgroup2.cpu.max = 150000 100000",
+        "lxc.cgroup2.cpuset.cpus = 1-63",
+        "lxc.cgroup2.devices.allow = c 195:* rwm",
+        "lxc.prlimit.memlock = unlimited",
+        "lxc.prlimit.nofile = 1024",
+    ]
+    assert [line for line in machine.follow(lines) if not line.startswith("#")] == [
+        "lxc.include = /x",
+        "lxc.cgroup.memory.limit_in_bytes = 1000",
+        "lxc.cgroup.cpu.cfs_period_us = 100000",
+        "lxc.cgroup.cpu.cfs_quota_us = 150000",
+        "lxc.cgroup.cpuset.cpus = 1",
+        "lxc.cgroup.devices.allow = c 195:* rwm",
+        "lxc.prlimit.nofile = 1024",
+        "lxc.cgroup.memory.memsw.limit_in_bytes = 1500",
+    ]
