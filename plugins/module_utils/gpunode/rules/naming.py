@@ -92,12 +92,19 @@ def numa_nodes(state: State) -> dict[int, str]:
 
 
 def _switches(state: State) -> dict[str, set[int]]:
-    """Bridges with several GPUs below and others beside, to the GPUs' indices; without sysfs paths, groups that `topo -m` joins by PIX."""
+    """Switches by their names to the indices of the GPUs below: bridges of sysfs, the nearest of those that share their GPUs.
+
+    Where no bridge is known to have several GPUs below, groups that `topo -m` joins by PIX.
+    """
     indexed = {gpu.index: gpu for gpu in state.gpus if gpu.index is not None}
-    bridges = {bridge for gpu in indexed.values() for bridge in gpu.path}
-    groups = {bridge: {index for index, gpu in indexed.items() if bridge in gpu.path} for bridge in sorted(bridges)}
-    if not bridges and state.topology is not None:
+    nearest: dict[frozenset[int], str] = {}
+    for gpu in indexed.values():
+        for bridge in gpu.path:  # root port first, so that the nearest bridge stays
+            nearest[frozenset(index for index, other in indexed.items() if bridge in other.path)] = bridge
+    groups = {bridge: set(members) for members, bridge in nearest.items() if len(members) > 1}
+    if not groups and state.topology is not None:
         for label, row in zip(state.topology.rows, state.topology.matrix, strict=True):
             members = {int(label[3:])} | {int(other[3:]) for other, cell in zip(state.topology.gpus, row, strict=True) if cell == "PIX"}
-            groups["of " + ", ".join(f"GPU{gpu}" for gpu in sorted(members))] = members
-    return {bridge: members for bridge, members in groups.items() if len(members) > 1}
+            if len(members) > 1:
+                groups["of " + ", ".join(f"GPU{gpu}" for gpu in sorted(members))] = members
+    return groups

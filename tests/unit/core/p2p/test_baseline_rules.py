@@ -1,0 +1,225 @@
+"""Against the baseline: suspects that changed first, names for what became slower, differences of topology."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gpunode.rules.baseline import BaselineError, build, load
+from gpunode.snapshot import Snapshot
+from gpunode.state import State
+
+
+@pytest.fixture
+def before(make):
+    return json.loads(json.dumps(build(State(Snapshot(make().data)), "2026-11-01T00:00:00Z")))
+
+
+def across(one, other):
+    return (one < 4) != (other < 4)
+
+
+def test_nothing_changed(node, before):
+    judgement = node.judge(before)
+    assert judgement.findings == []
+    assert judgement.to_dict()["baseline"] == {"saved_at": "2026-11-01T00:00:00Z", "host": "node1", "changed": []}
+
+
+def test_within_tolerance(node, before):
+    node.each(across, copy_gbps=37.0)
+    assert node.found(before) == {}
+    assert node.found(before, tolerance_pct=5.0) == {"p2p-slower-than-baseline": "error"}
+
+
+def test_all_pairs_across_numa_nodes_after_a_kernel_update(node, before):
+    node.commands["uname -r"]["stdout"] = "7.0.16-2-pve\n"
+    node.links["/lib/modules/7.0.16-2-pve/build"] = "/usr/src/linux-headers-7.0.16-2-pve"
+    node.commands["dkms status"]["stdout"] += "nvidia/595.58.03, 7.0.16-2-pve, x86_64: installed\n"
+    node.files["/proc/cmdline"] = "BOOT_IMAGE=/boot/vmlinuz-7.0.16-2-pve root=/dev/mapper/pve-root ro quiet nokaslr\n"
+    node.files["/sys/class/dmi/id/bios_version"] = "1.8\n"
+    node.each(across, copy_gbps=20.0)
+    judgement = node.judge(before)
+    assert [change["what"] for change in judgement.changed] == ["kernel", "kernel command line", "BIOS"]
+    assert judgement.changed[1] == {"what": "kernel command line", "before": "amd_iommu=off iommu=off", "after": "nokaslr"}
+    finding = node.only("p2p-slower-than-baseline", before)
+    assert finding.subject == "all pairs across NUMA nodes (SYS)"
+    assert "kernel 7.0.14-14-pve -> 7.0.16-2-pve" in finding.evidence
+    assert "40.0 -> 20.0 GB/s, -50 %" in finding.evidence
+    assert node.found(before)["environment-changed"] == "info"
+
+
+@pytest.mark.parametrize(("key", "value"), [("bidirectional_gbps", 100.0), ("sm_read_gbps", 50.0)])
+def test_other_rates(node, before, key, value):
+    for pair in before["pairs"]:
+        pair[key] = value
+    node.each(lambda one, other: 3 in {one, other}, **{key: value / 2})
+    assert node.only("p2p-slower-than-baseline", before).subject == "GPU3"
+
+
+def test_latency_that_grew(node, before):
+    node.each(lambda one, other: one == 3, read_latency_us=2.4)
+    finding = node.only("p2p-slower-than-baseline", before)
+    assert "read latency is higher" in finding.summary
+    assert "1.30 -> 2.40 us" not in finding.evidence  # the worst one is within the node
+    assert "0.75 -> 2.40 us" in finding.evidence
+
+
+def test_rates_of_busy_gpus_are_not_compared(node, before):
+    node.data["measurement"]["mode"] = "light"
+    node.each(lambda one, other: True, copy_gbps=2.0)
+    assert node.found(before) == {}
+
+
+def test_rates_of_a_light_baseline_are_not_compared(node, before):
+    for pair in before["pairs"]:
+        pair.update(light=True, copy_gbps=500.0)
+    assert node.found(before) == {}
+
+
+def test_patterns(node, before):
+    before["measurement"]["patterns"] = [{"name": "ring", "total_gbps": 300.0}, {"name": "gone"}]
+    node.data["measurement"]["patterns"] = [{"name": "ring", "status": "ok", "total_gbps": 200.0}, "?"]
+    assert node.only("p2p-slower-than-baseline", before).subject == "pattern ring"
+
+
+def test_gpu_of_the_baseline_is_gone(make, before):
+    seven = make(7)
+    finding = seven.only("gpu-missing", before)
+    assert (finding.severity, finding.subject) == ("error", "0000:e1:00.0")
+    assert "7 of 8" in finding.summary
+
+
+def test_gpu_gone_and_no_addresses(node, before, texts):
+    del node.commands["nvidia-smi -q"]
+    node.commands["nvidia-smi topo -m"]["stdout"] = texts.topo(7)
+    node.files.clear()
+    node.files["/sys/module/nvidia/version"] = "595.58.03"
+    before["gpus"] = before["gpus"][:3]
+    assert node.found(before)["gpu-missing"] == "error"
+
+
+def test_gpu_at_another_address(node, before):
+    before["gpus"][0]["bdf"] = "0000:99:00.0"
+    finding = node.only("topology-changed", before)
+    assert "moved from 0000:99:00.0 to 0000:01:00.0" in finding.evidence
+    before["gpus"][0].pop("uuid")
+    assert node.found(before) == {}
+
+
+def test_uuids_that_are_redacted_to_one_tell_nothing(node, before):
+    for gpu in before["gpus"]:
+        gpu["uuid"] = before["gpus"][0]["uuid"]
+    assert node.found(before) == {}
+
+
+def test_path_changed(node, before):
+    for row in before["topology"]["matrix"]:
+        row[:] = ["PIX" if cell == "NODE" else cell for cell in row]
+    finding = node.only("topology-changed", before)
+    assert finding.severity == "warning"
+    assert "GPU0->GPU1 PIX -> NODE" in finding.evidence
+
+
+def test_fewer_nvlinks(node, before, texts):
+    before["topology"]["matrix"] = [["X" if one == other else "NV18" for other in range(8)] for one in range(8)]
+    before["environment"]["driver"] = "580.159.04"
+    node.commands["nvidia-smi topo -m"]["stdout"] = texts.topo(8, lambda one, other, _: "X" if one == other else "NV17")
+    finding = node.only("nvlink-lost", before)
+    assert finding.severity == "error"
+    assert "driver 580.159.04 -> 595.58.03" in finding.evidence
+
+
+def test_topology_that_is_missing_on_either_side(node, before):
+    before["topology"] = None
+    assert node.found(before) == {}
+    node.commands["nvidia-smi topo -m"] = None
+    assert node.found(before) == {"not-readable": "unknown"}
+
+
+def test_topology_with_fewer_gpus_compares_those_that_are_there(make, before, texts):
+    four = make(4)
+    four.commands["nvidia-smi topo -m"]["stdout"] = texts.topo(4, lambda one, other, _: "X" if one == other else "NODE")
+    assert "topology-changed" not in four.found(before)
+
+
+def test_access_that_is_gone(make, before, texts):
+    for gpu in before["gpus"]:
+        gpu["name"] = "NVIDIA GeForce RTX 5090"
+    host = make()
+    host.commands["nvidia-smi -q"]["stdout"] = texts.smi(8, "NVIDIA GeForce RTX 5090")
+    host.commands["nvidia-smi topo -p2p r"]["stdout"] = texts.status(8, "GNS")
+    host.each(lambda one, other: True, status="no-access", can_access=False)
+    severities = {finding.severity for finding in host.judge(before).findings if finding.id == "p2p-no-access"}
+    assert severities == {"error", "warning"}  # a warning without a baseline, an error against it
+
+
+def test_access_that_is_gone_is_told_once(node, before):
+    node.pair(0, 1).update(status="no-access", can_access=False)
+    assert node.only("p2p-no-access", before).severity == "error"
+
+
+def test_narrow_links_of_the_baseline_are_no_news(node, before):
+    node.files["/sys/bus/pci/devices/0000:21:00.0/current_link_width"] = "8\n"
+    node.data.pop("measured")
+    before["gpus"][1]["link_width"] = 8
+    assert node.found(before, measured=False) == {"pcie-width-reduced": "info"}
+
+
+def test_boot_time_limits_and_bars_of_the_baseline_are_no_news(make):
+    host = make()
+    host.commands["dmesg"]["stdout"] += (
+        "pci 0000:21:00.0: 31.5 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 link at 0000:20:01.1 "
+        "(capable of 504.112 Gb/s with 32.0 GT/s PCIe x16 link)\n"
+    )
+    host.smi("Total                             : 131072 MiB", "Total                             : 256 MiB")
+    known = build(State(Snapshot(host.data)), "then")
+    assert set(host.found()) == {"pcie-width-reduced", "rebar-small"}
+    assert host.found(known) == {"pcie-width-reduced": "info"}
+
+
+def test_bar_that_shrank(node, before):
+    node.smi("Total                             : 131072 MiB", "Total                             : 65536 MiB", 1)
+    assert "baseline 131072 MiB" in node.only("rebar-small", before).evidence
+
+
+def test_container_driver_and_settings_are_suspects(node, before):
+    node.data["container"] = {"vmid": 101, "links": {"/usr/lib/x86_64-linux-gnu/libcuda.so.1": "libcuda.so.595.58.03"}}
+    before["environment"].update(container_driver="590.48.01", registry_dwords="", module_options="nvidia a=1", hmm_disabled="N")
+    judgement = node.judge(before)
+    assert [change["what"] for change in judgement.changed] == [
+        "driver in the container",
+        "uvm_disable_hmm",
+        "RegistryDwords of the module",
+        "options in modprobe.d",
+    ]
+    assert judgement.changed[2]["before"] == "(empty)"
+
+
+def test_boot_image_alone_is_no_change_of_the_command_line(node, before):
+    before["environment"]["cmdline"] = before["environment"]["cmdline"].replace("7.0.14-14-pve", "6.8.12-43-pve")
+    assert node.judge(before).changed == []
+    before["environment"]["cmdline"] += " nokaslr"
+    assert node.judge(before).changed == [{"what": "kernel command line", "before": "nokaslr", "after": "(nothing added)"}]
+    before["environment"]["cmdline"] = "BOOT_IMAGE=x root=/dev/mapper/pve-root ro quiet amd_iommu=off"
+    assert node.judge(before).changed[0]["before"] == "(nothing removed)"
+
+
+def test_load_takes_baselines_and_snapshots(node, before):
+    assert load(json.dumps(before)) == before
+    assert load(json.dumps(node.data))["pairs"] == before["pairs"]
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"schema": "gpunode.p2p/1"}', '{"schema": "gpunode.baseline/1", "environment": {}, "gpus": []}']
+)
+def test_load_refuses_by_name(text):
+    with pytest.raises(BaselineError):
+        load(text)
+
+
+def test_baseline_of_nothing(make):
+    bare = make()
+    bare.data = {}
+    data = build(State(Snapshot(bare.data)), "now")
+    assert (data["gpus"], data["topology"], data["environment"], data["pairs"]) == ([], None, {}, [])
