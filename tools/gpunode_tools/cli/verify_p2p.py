@@ -149,7 +149,7 @@ def _run(options: dict[str, Any]) -> Judgement:
             snapshot = Snapshot(data)
         except SnapshotError as error:
             raise click.UsageError(f"{options['snapshot_file'] or 'snapshot'}: {error}") from None
-        baseline = _baseline(options, machine)
+        baseline = None if options["no_baseline"] else read_baseline(options["baseline_file"], machine)
         judgement = judge(
             snapshot,
             Options(
@@ -195,12 +195,10 @@ def read_json(path: str, what: str) -> Any:
         raise click.UsageError(f"{path}: no {what}: {error}") from None
 
 
-def _baseline(options: dict[str, Any], machine: Machine | None) -> dict[str, Any] | None:
+def read_baseline(place: str | None, machine: Machine | None) -> dict[str, Any] | None:
+    """The baseline in ``place``, else the one on the machine; None where there is none."""
     from gpunode.rules.baseline import BaselineError, load
 
-    if options["no_baseline"]:
-        return None
-    place = options["baseline_file"]
     if place:
         text = read_text(place)
     elif machine is not None:

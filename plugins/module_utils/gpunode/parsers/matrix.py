@@ -60,15 +60,19 @@ def read_table(text: str, what: str, cell: str, legend_end: str) -> Table:
     if any(line.count("|") > 2 and _GPU.search(line) for line in lines):
         raise NotUnderstoodError(what, f"a table re-typed with | between the cells, not the command's own output: {excerpt(text)}")
     start = 0
-    why = "no header line with GPU0"
+    why = f"no header line with GPU0; the text begins: {excerpt(text)}"
+    refusal: NotUnderstoodError | None = None
     while (found := _find_header(lines, start)) is not None:
         index, table = found
         table.before = lines[:index]
-        if _read_rows(table, lines[index + 1 :], what, re.compile(cell), re.compile(legend_end)):
-            return table
-        why = f"a header with {', '.join(table.gpus)} but no row that belongs to it"
+        try:
+            if _read_rows(table, lines[index + 1 :], what, re.compile(cell), re.compile(legend_end)):
+                return table
+        except NotUnderstoodError as error:  # perhaps another command's table, and ours follows
+            refusal = refusal or error
+        why = f"a header with {', '.join(table.gpus)} but no row that belongs to it; the text begins: {excerpt(text)}"
         start = index + 1
-    raise NotUnderstoodError(what, f"{why}; the text begins: {excerpt(text)}")
+    raise refusal or NotUnderstoodError(what, why)
 
 
 def _find_header(lines: list[str], start: int) -> tuple[int, Table] | None:
@@ -106,21 +110,23 @@ def _parse_header(line: str) -> Table | None:
 
 
 def _split_cells(words: str, cell: re.Pattern[str], count: int) -> tuple[list[str], str]:
-    """Return up to ``count`` cells from the start of ``words`` (glued ones split) and the text behind them."""
+    """Return up to ``count`` cells from the start of ``words`` (glued ones split) and the text behind the last of them."""
     cells: list[str] = []
+    behind = 0
     for match in re.finditer(r"\S+", words):
         if len(cells) >= count:
-            return cells, words[match.start() :]
+            break
         pieces = cell.findall(match[0])
         joined = "".join(pieces)
         if joined == match[0]:
             cells += pieces
+            behind = match.end()
             continue
-        behind = match[0][len(joined) :]
-        if match[0].startswith(joined) and len(cells) + len(pieces) == count and behind[0].isdigit():
-            return cells + pieces, words[match.start() + len(joined) :]  # the last cell glued to the CPU affinity
-        return cells, words[match.start() :]
-    return cells, ""
+        glued = match[0].startswith(joined) and match[0][len(joined)].isdigit()
+        if glued and len(cells) + len(pieces) == count:  # the last cell and the CPU affinity
+            return cells + pieces, words[match.start() + len(joined) :]
+        break
+    return cells, words[behind:]
 
 
 def _read_rows(table: Table, lines: list[str], what: str, cell: re.Pattern[str], legend_end: re.Pattern[str]) -> bool:
@@ -167,15 +173,15 @@ def _read_row(table: Table, label: str, words: str, what: str, cell: re.Pattern[
     """Return the row; None when its first cell is of another vocabulary, so that the table is another command's."""
     labels = [*table.gpus, *table.others]
     cells, rest = _split_cells(words, cell, len(labels))
-    if len(cells) < len(labels) and rest:
+    if len(cells) < len(labels) and rest.strip():
         if not cells:
             return None
-        if not re.fullmatch(r"[A-Z]+", rest):
+        if not re.fullmatch(r"[A-Z]+", rest.strip()):
             raise NotUnderstoodError(what, f"cell {rest.split()[0]!r} in row {label}")
         rest = ""  # the last word of the text, cut in the middle of a cell
-    if rest and cell.fullmatch(rest.split()[0]) and rest.split()[0] != "N/A":
+    if rest.strip() and cell.fullmatch(rest.split()[0]) and rest.split()[0] != "N/A":
         raise NotUnderstoodError(what, f"row {label} has more than the {len(labels)} cells of the header")
-    may_grow = bool(cells) and cells[-1].startswith("NV") and not rest
+    may_grow = bool(cells) and cells[-1].startswith("NV") and not rest.strip()
     if may_grow and (len(cells) < len(labels) or (table.columns and label in table.gpus)):
         cells.pop()  # the text may be cut here: NV1 may be the beginning of NV18
     position = labels.index(label)

@@ -122,7 +122,7 @@ def _columns_of(row: Row, kinds: list[str]) -> list[str | None]:
         words[:2] = ["".join(words[:2])]
     if len(words) == len(kinds):
         values: list[str | None] = list(words)
-    elif len(words) == len(kinds) - 1 and row.rest.startswith("\t\t") and kinds[0] == "cpu":
+    elif len(words) == len(kinds) - 1 and row.rest.lstrip(" ").startswith("\t\t") and kinds[0] == "cpu":
         values = ["", *words]  # the GPU's CPUs are outside this container's cpuset
     elif row.last:
         values = [*words[: max(0, len(words) - 1)], *[None] * len(kinds)][: len(kinds)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Final
 
 from ..findings import ERROR, INFO, WARNING, Finding
@@ -321,14 +320,3 @@ def _bar(state: State, failing: bool, known: dict[str, dict[str, int | float | N
         "; ".join(f"{name}: {text}" for name, text in small.items()),
         "BIOS: Above 4G Decoding and Resizable BAR on; a BIOS update may have reset them",
     )
-
-
-def p2p_path_note(path: str | None) -> str:
-    """A path in words."""
-    return {
-        "PIX": "under one switch",
-        "PXB": "across switches",
-        "PHB": "through one host bridge",
-        "NODE": "within a NUMA node",
-        "SYS": "across NUMA nodes",
-    }.get(path or "", "over NVLink" if path and re.fullmatch(r"NV\d+", path) else "path unknown")

@@ -149,7 +149,8 @@ def make_node(count: int = 8) -> dict[str, Any]:
         "/sys/module/nvidia_uvm/version": "595.58.03\n",
         "/sys/module/nvidia_uvm/parameters/uvm_disable_hmm": "Y\n",
         "/sys/class/dmi/id/bios_version": "1.7a\n",
-        "/etc/modprobe.d/gpunode.conf": 'options nvidia_uvm uvm_disable_hmm=1\noptions nvidia NVreg_EnableResizableBar=1 NVreg_RegistryDwords="ForceP2P=0x11;RMForceP2PType=1"\n',
+        "/etc/modprobe.d/gpunode.conf": "options nvidia_uvm uvm_disable_hmm=1\n"
+        'options nvidia NVreg_EnableResizableBar=1 NVreg_RegistryDwords="ForceP2P=0x11;RMForceP2PType=1"\n',
         "/lib/modules/7.0.14-14-pve/build/include/config/kernel.release": "7.0.14-14-pve\n",
     }
     links: dict[str, str | None] = {"/lib/modules/7.0.14-14-pve/build": "/usr/src/linux-headers-7.0.14-14-pve"}

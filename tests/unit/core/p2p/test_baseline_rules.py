@@ -79,7 +79,7 @@ def test_rates_of_a_light_baseline_are_not_compared(node, before):
 
 def test_patterns(node, before):
     before["measurement"]["patterns"] = [{"name": "ring", "total_gbps": 300.0}, {"name": "gone"}]
-    node.data["measurement"]["patterns"] = [{"name": "ring", "status": "ok", "total_gbps": 200.0}, "?"]
+    node.data["measurement"]["patterns"] = [{"name": "ring", "status": "ok", "total_gbps": 200.0}, {"name": "new"}, "?"]
     assert node.only("p2p-slower-than-baseline", before).subject == "pattern ring"
 
 

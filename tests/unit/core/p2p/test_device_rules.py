@@ -46,7 +46,8 @@ def test_fallen_off_the_bus_with_xid(node):
 
 def test_fallen_off_the_bus_in_three_lines(node):
     node.commands["dmesg"]["stdout"] += (
-        "NVRM: The NVIDIA GPU 0000:41:00.0\nNVRM: (PCI ID: 10de:2bb5) installed in this system has\nNVRM: fallen off the bus and is not responding to commands.\n"
+        "NVRM: The NVIDIA GPU 0000:41:00.0\nNVRM: (PCI ID: 10de:2bb5) installed in this system has\n"
+        "NVRM: fallen off the bus and is not responding to commands.\n"
     )
     assert node.found() == {"gpu-lost": "error"}
     assert node.only("gpu-lost").subject == "GPU2"

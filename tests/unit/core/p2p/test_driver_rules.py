@@ -206,7 +206,8 @@ def test_container_of_another_version(node, guest):
 def test_container_whose_nvidia_smi_refuses(node, guest):
     guest["commands"]["nvidia-smi -L"] = {"rc": 18, "stdout": "Failed to initialize NVML: Driver/library version mismatch\n"}
     node.commands["dmesg"]["stdout"] += (
-        "[8957.0] NVRM: API mismatch: the client has the version 570.148.08, but\n[8957.0] NVRM: this kernel module has the version 595.58.03.  Please\n"
+        "[8957.0] NVRM: API mismatch: the client has the version 570.148.08, but\n"
+        "[8957.0] NVRM: this kernel module has the version 595.58.03.  Please\n"
     )
     assert "client 570.148.08" in node.only("container-driver-mismatch").evidence
 

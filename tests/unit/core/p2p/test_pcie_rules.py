@@ -108,7 +108,8 @@ def test_lower_rate_both_ways_across_sockets_is_no_redirection(node):
 def test_switch_port_with_redirection_warns_even_when_measured_well(node, texts):
     switch(node, texts)
     node.commands["lspci -vvv"]["stdout"] += (
-        "03:00.0 PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0)\n\tCapabilities: [68] Express (v2) Downstream Port (Slot+), MSI 00\n"
+        "03:00.0 PCI bridge: Broadcom / LSI PEX890xx PCIe Gen 5 Switch (rev b0)\n"
+        "\tCapabilities: [68] Express (v2) Downstream Port (Slot+), MSI 00\n"
         f"\t\tACSCtl:\t{ON}\n"
         "82:00.0 PCI bridge: PMC-Sierra Inc. Device 4128\n\tCapabilities: [40] Express (v2) Downstream Port (Slot+), MSI 00\n"
         f"\t\tACSCtl:\t{ON}\n"
