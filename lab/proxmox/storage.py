@@ -23,6 +23,11 @@ DEFAULT_CFG = """\
 dir: local
 \tpath /var/lib/vz
 \tcontent iso,vztmpl,backup,rootdir,images,snippets
+
+lvmthin: local-lvm
+\tthinpool data
+\tvgname pve
+\tcontent rootdir,images
 """
 NEW_VOLUME = re.compile(r"([^:\s]+):(\d+(?:\.\d+)?)")
 _PATH_TYPES = {"dir", "nfs", "cifs", "btrfs"}
@@ -133,6 +138,8 @@ def allocate(world: World, name: str, vmid: int, gib: float, shift: int) -> tupl
     os.chown(root / disk, shift, shift)
     if by_path and size:
         print(f"Formatting '{root / disk}', fmt=raw size={size} preallocation=off", flush=True)
+    elif size:
+        print(f'  Logical volume "{disk}" created.', flush=True)
     return f"{name}:{vmid}/{disk}" if by_path else f"{name}:{disk}", propstr.size_text(size) if size else "0T"
 
 

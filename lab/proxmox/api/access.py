@@ -74,7 +74,7 @@ def add_user(ctx: Context, values: Values) -> None:
     """Add a user."""
     name = values["userid"]
     if name.rpartition("@")[2] not in {"pam", "pve"}:
-        raise PveError(f"domain '{name.rpartition('@')[2]}' does not exist")
+        raise PveError(f"auth domain '{name.rpartition('@')[2]}' does not exist")
 
     def work(found: Users) -> None:
         if name in found.users:
@@ -332,6 +332,8 @@ def delete_factor(ctx: Context, values: Values) -> None:
 def pools(ctx: Context, values: Values) -> list[Values]:
     """Pools."""
     wanted = values.get("poolid")
+    if wanted and wanted not in ctx.access.users.pools:
+        raise PveError(f"pool '{wanted}' does not exist")
     names = [name for name in sorted(ctx.access.users.pools) if (wanted in {None, name}) and ctx.may(f"/pool/{name}", "Pool.Audit")]
     rows = [{"poolid": name, "comment": ctx.access.users.pools[name]["comment"]} for name in names]
     if wanted:
@@ -375,6 +377,7 @@ def delete_pool(ctx: Context, values: Values) -> None:
     pool = ctx.access.users.pools.get(values["poolid"])
     if pool is None:
         raise PveError(f"delete pool failed: pool '{values['poolid']}' does not exist")
-    if pool["vms"] or pool["storage"]:
-        raise PveError(f"delete pool failed: pool '{values['poolid']}' is not empty")
+    held = [f"VM {vmid}" for vmid in sorted(pool["vms"])] + [f"storage '{name}'" for name in sorted(pool["storage"])]
+    if held:
+        raise PveError(f"delete pool failed: pool '{values['poolid']}' is not empty (contains {held[0]})")
     ctx.access.change(lambda found: found.pools.pop(values["poolid"]))  # type: ignore[arg-type]

@@ -84,6 +84,20 @@ def test_a_container_is_made_and_destroyed(ready, capfd):
     assert not root.parent.exists()
 
 
+def test_volumes_of_a_block_storage(ready):
+    ctx = ready
+    assert create(ctx, rootfs="local-lvm:2", mp0="local-lvm:0.5,mp=/data,backup=0") == "OK"
+    found = ctx.world.lxc_config(101).read_text()
+    assert "rootfs: local-lvm:vm-101-disk-0,size=2G\n" in found
+    assert "mp0: local-lvm:vm-101-disk-1,mp=/data,backup=0,size=512M\n" in found
+    assert (ctx.world.path("/var/lib/lab/storage/local-lvm/vm-101-disk-0") / "etc/hostname").read_text() == "CT101\n"
+    rows = registry.call(ctx, "GET", "/nodes/pve-a/storage/local-lvm/content", {})
+    assert [(row["volid"], row["size"]) for row in rows] == [("local-lvm:vm-101-disk-0", 2 * 2**30), ("local-lvm:vm-101-disk-1", 2**29)]
+    name = registry.call(ctx, "DELETE", "/nodes/pve-a/lxc/101", {})
+    assert tasks.read_status(ctx.world, Upid.parse(name)) == "OK"
+    assert not list(ctx.world.path("/var/lib/lab/storage/local-lvm").iterdir())
+
+
 def test_an_archive_that_breaks_leaves_nothing(ready, capfd):
     ctx = ready
     path = ctx.world.path("/var/lib/vz/template/cache/tiny.tar.gz")
