@@ -34,6 +34,9 @@ OTHER: Final = "other"
 WAIT: Final = frozenset({LOCKED, RESTARTING})
 """Kinds that go away by themselves: asked again until a deadline."""
 
+LOG_KINDS: Final = frozenset({BRIDGE, DEVICE, HOST, STORAGE, STORAGE_FULL, TEMPLATE})
+"""Kinds that the log of a failed task may tell where its exit status does not."""
+
 
 @dataclass(frozen=True)
 class _Rule:

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..pve.errors import OTHER, RESTARTING, WAIT, classify
+from ..pve.errors import LOG_KINDS, OTHER, RESTARTING, WAIT, classify
 from ..pve.tasks import Upid, find_upid, succeeded, warnings_of
 
 if TYPE_CHECKING:
@@ -51,6 +51,11 @@ class TaskError(ApiError):
     def __init__(self, result: TaskResult) -> None:
         super().__init__(result.exitstatus)
         self.result = result
+        if self.kind == OTHER:
+            # Proxmox says that tar failed; why tar failed stands in the log alone.
+            kind, remedy = classify("\n".join(result.log[-TAIL_LINES:]))
+            if kind in LOG_KINDS:
+                self.kind, self.remedy = kind, remedy
 
 
 class DeadlineError(ApiError):

@@ -162,7 +162,12 @@ class HttpsApi:
                 self._connection.sock.settimeout(timeout)
             return self._connection
         pinned = fingerprint_of(self.login.fingerprint)
-        context = ssl.create_default_context(cafile=self.login.ca_file or None)
+        try:
+            context = ssl.create_default_context(cafile=self.login.ca_file or None)
+        except OSError as error:
+            raise ApiError(f"{self.login.ca_file} cannot be read: {error.strerror or error}", kind="authentication") from None
+        # Python 3.13 wants a key usage in every CA certificate, which the one that Proxmox VE makes for its clusters lacks.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if pinned:
             # The pin is the proof of who answers; whoever signed the certificate, and for which name, is beside it.
             context.check_hostname = False

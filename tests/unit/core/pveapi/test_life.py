@@ -271,6 +271,13 @@ def test_a_failed_task_shows_the_tail_of_its_log(proxmox: Any, live: Run) -> Non
     assert caught.value.result is not None
 
 
+def test_the_reason_may_stand_in_the_log_alone(proxmox: Any, live: Run) -> None:
+    proxmox.exitstatus = "unable to create CT 101 - command 'tar xpf -' failed: exit code 2"
+    proxmox.log = ["tar: ./usr: Cannot write: No space left on device"]
+    with pytest.raises(LifeError, match="pvesm status"):
+        live(ostemplate=TEMPLATE, memory=1024)
+
+
 def test_missing_device_nodes_are_named_before_anything_is_asked(proxmox: Any, live: Run) -> None:
     with pytest.raises(LifeError, match=r"/dev/nvidia8 is missing on node pve.*the unit"):
         live(ostemplate=TEMPLATE, dev=["/dev/nvidia8"], device_hint="Ask the unit.")

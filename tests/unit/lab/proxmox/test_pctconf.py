@@ -20,7 +20,7 @@ lxc.cgroup2.cpuset.cpus = 0-3
 hostname: one
 onboot: yes
 cores: 8
-# 50%25 of it
+# 50% of it
 
 [pve:pending]
 delete: net1
@@ -32,7 +32,7 @@ lxc.cap.drop: sys_admin
 """
 CLEAN = """\
 # BEGIN ANSIBLE MANAGED BLOCK
-# 50%25 of it
+# 50% of it
 cores: 8
 hostname: one
 memory: 2048
