@@ -108,6 +108,11 @@ def kernel_library() -> Path:
     return library
 
 
+def boot_loader(node: Node) -> str:
+    """Return how a created node boots: ``grub`` or ``systemd-boot``."""
+    return str(json.loads((node.home / "upper/etc/lab/node.json").read_text(encoding="utf-8"))["boot_loader"])
+
+
 def create(node: Node, boot_loader: str) -> None:
     """Lay out the container's folder; a half-made one of an interrupted run is replaced."""
     shutil.rmtree(node.home, ignore_errors=True)
@@ -187,11 +192,8 @@ def wait(node: Node) -> None:
 
 
 def stop(node: Node) -> None:
-    """Stop the container, at once when it does not go by itself."""
-    if state(node) in {"absent", "stopped"}:
-        return
-    run(lxc(node, "stop", "-t", "15"), check=False, timeout=60)
-    if state(node) != "stopped":
+    """Switch the container off: it is about to be removed, so nothing in it needs to end well."""
+    if state(node) not in {"absent", "stopped"}:
         run(lxc(node, "stop", "-k"), check=False, timeout=60)
 
 
@@ -202,4 +204,16 @@ def remove(node: Node) -> None:
     if ssh.known_hosts(node.instance).exists():
         ssh.remember(node, None)
     (node.home / "config").unlink(missing_ok=True)
-    shutil.rmtree(node.home, ignore_errors=False)
+    shutil.rmtree(node.home)
+
+
+def inside(node: Node, words: list[str]) -> str:
+    """Run a command in the node without ssh and return its stdout, empty when it fails."""
+    return run(lxc(node, "attach", "--clear-env", "--", *words), check=False, timeout=20)
+
+
+def choose_boot_entry(node: Node, release: str) -> None:
+    """Pick a kernel at the boot menu of the next start, as a person at the console does."""
+    path = node.home / "disk/lab/boot-menu-choice"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{release}\n", encoding="utf-8")

@@ -81,6 +81,17 @@ def down(instance: Instance) -> None:
         saved.unlink()
 
 
+def block(instance: Instance) -> None:
+    """Drop what the instance's nodes and guests send beyond the lab, until ``unblock`` or the next ``up``."""
+    rule = f'ip saddr {instance.subnet} oifname != "{instance.bridge}" drop'
+    run(["nft", "-f", "-"], stdin=f"add rule ip {instance.bridge} forward {rule}\n")
+
+
+def unblock(instance: Instance) -> None:
+    """Let the instance's nodes out again."""
+    run(["nft", "-f", "-"], stdin=ruleset(instance))
+
+
 def links() -> list[str]:
     """Return the names of the machine's network interfaces."""
     return [str(link["ifname"]) for link in json.loads(run(["ip", "-j", "link", "show"]))]

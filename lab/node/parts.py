@@ -1,11 +1,11 @@
-"""The parts of the lab as the machine sees them: their repositories and faults, found by file name."""
+"""The parts of the lab as the machine sees them, found by file name: their repositories, and the root file system made of them."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lab import apt
 from lab.node import image
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from lab.instance import Instance
 
+_WITHDRAWN = "apt-withdrawn"
 _ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -66,10 +67,15 @@ def publish(instance: Instance) -> None:
 
 def withdrawn(instance: Instance) -> frozenset[str]:
     """Return the names of packages that a fault took out of the repositories."""
-    path = instance.home / "apt-withdrawn"
+    path = instance.home / _WITHDRAWN
     return frozenset(path.read_text(encoding="utf-8").split()) if path.exists() else frozenset()
 
 
-def faults() -> dict[str, dict[str, Any]]:
-    """Return every part's faults: part -> name -> what the part registered."""
-    return {part: dict(module.FAULTS) for part, module in modules("faults").items()}
+def withdraw(instance: Instance, names: set[str] | None) -> None:
+    """Take packages out of the repositories, besides those taken out before (``None``: put all back)."""
+    path = instance.home / _WITHDRAWN
+    if names is None:
+        path.unlink(missing_ok=True)
+    else:
+        path.write_text("".join(f"{name}\n" for name in sorted(names | withdrawn(instance))), encoding="utf-8")
+    publish(instance)
