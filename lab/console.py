@@ -63,3 +63,16 @@ def locked(path: Path, waiting: str) -> Iterator[None]:
             say(f"waiting for {waiting} (lock {path})")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def free(path: Path) -> Iterator[bool]:
+    """Take a lock without waiting and tell whether that worked."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lab.host import esp, files, loader, proc, versions
+from lab.host import esp, files, loader, proc, sysfs, versions
 
 STATE = Path("/run/lab")
 
@@ -41,6 +41,7 @@ def main() -> None:
         subprocess.run(["systemctl", "poweroff", "--force", "--force"], check=False)
         return
     proc.dress(entry.release, entry.cmdline)
+    sysfs.dress()
     (STATE / "guest.d").mkdir(exist_ok=True)
     (STATE / "guest.d/10-kernel.conf").write_text(proc.guest_fragment(), encoding="utf-8")
     (STATE / "kernel-release").write_text(f"{entry.release}\n", encoding="utf-8")

@@ -78,6 +78,23 @@ case ${target:-fs} in
 esac
 """
 
+# The ESPs are folders; `mount -t vfat` of one shows it, read-only when asked.
+MOUNT_VFAT = """\
+#!/bin/sh
+set -e
+source=$1
+target=$2
+shift 2
+options=
+while [ $# -gt 0 ]; do
+    [ "$1" = -o ] && { options=,$2; shift; }
+    shift
+done
+[ -d "$source" ] || { echo "mount: $target: special device $source does not exist." >&2; exit 32; }
+mount --bind "$source/" "$target"
+case $options, in *,ro,*) mount -o remount,bind,ro "$target" ;; esac
+"""
+
 # A Proxmox host runs on metal. systemd itself does not ask this program, people's scripts and kernel hooks do.
 DETECT_VIRT = """\
 #!/bin/sh

@@ -19,7 +19,7 @@ def headers_missing(node: Node, release: str = "") -> None:
     name = f"proxmox-headers-{chosen}"
     parts.withdraw(node.instance, {name})
     if succeeds(ssh.command(node, ["dpkg", "-s", name])):
-        run(ssh.command(node, ["dpkg", "--force-depends", "--purge", name]))
+        run(ssh.command(node, ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-y", "purge", name]))
 
 
 def network_out(node: Node) -> None:

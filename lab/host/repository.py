@@ -109,11 +109,12 @@ def _host() -> apt.Package:
     """Return what makes the container look like an installed machine: answers about disks and virtualisation, GRUB's defaults."""
     replaced = {"/usr/sbin/grub-probe": content.GRUB_PROBE, "/usr/bin/systemd-detect-virt": content.DETECT_VIRT}
     files: dict[str, apt.File | str] = {path: apt.File(text, mode=0o755) for path, text in replaced.items()}
+    files["/usr/sbin/mount.vfat"] = apt.File(content.MOUNT_VFAT, mode=0o755)
     files |= {"/etc/default/grub": content.GRUB_DEFAULTS, "/etc/default/grub.d/proxmox-ve.cfg": content.GRUB_PROXMOX}
     files["/boot/grub/grubenv"] = "# GRUB Environment Block\n".ljust(1024, "#")
     scripts = {"preinst": _divert("add", list(replaced)), "postrm": _divert("remove", list(replaced))}
     fields = {"Depends": "grub2-common, systemd"}
-    return apt.Package("lab-host", "1.0", "Parts of an installed Proxmox host", fields, files, scripts=scripts | _conffiles(files))
+    return apt.Package("lab-host", "1.1", "Parts of an installed Proxmox host", fields, files, scripts=scripts | _conffiles(files))
 
 
 def _pve() -> list[apt.Package]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab.console import LabError, locked, run, say, timed
-from lab.instance import cache_home
+from lab.console import LabError, free, locked, run, say, timed
+from lab.instance import HOMES, cache_home
 from lab.node import machine, packages
 
 GUEST_TEMPLATES = {"trixie": "debian-13-standard_13.1-1_amd64.tar.zst", "bookworm": "debian-12-standard_12.12-1_amd64.tar.zst"}
 NODE_SUITE = "trixie"
+_UNUSED_S = 14 * 86400
 _COMPONENTS = "main contrib non-free-firmware"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 # An interrupted build leaves nothing mounted: its mount namespace dies with it.
@@ -30,9 +33,9 @@ class Recipe:
     packages: tuple[str, ...]
     files: tuple[tuple[str, str], ...]
     archive: machine.Archive
-    script: str
-    # Packages of the lab's own repositories, and a text that stands for the repositories' content.
-    lab_packages: tuple[str, ...] = ()
+    first: str
+    then: str
+    base: Recipe | None = None
     lab_source: str = ""
     lab_key: str = ""
 
@@ -40,8 +43,10 @@ class Recipe:
     def key(self) -> str:
         """Twelve hexadecimal digits over everything that went in."""
         inputs = [self.kind, self.suite, self.packages, self.files, self.archive.mirror, self.archive.security, self.archive.settings]
-        inputs += [self.lab_packages, self.lab_source, self.lab_key]
-        return hashlib.sha256(json.dumps([*inputs, self.script]).encode()).hexdigest()[:12]
+        inputs += [self.first, self.then, self.base.key if self.base else "", self.lab_source, self.lab_key]
+        if self.kind == "node":
+            inputs.append(packages.MASKED_IN_NODE)
+        return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()[:12]
 
     @property
     def folder(self) -> Path:
@@ -64,14 +69,14 @@ def _machine_files() -> tuple[tuple[str, str], ...]:
     return tuple(files.items())
 
 
-_GUEST_SCRIPT = """
+_BOOTSTRAP = """
 mkdir -p "$TREE" "$DEBS"
 debootstrap --variant=minbase --cache-dir="$DEBS" "$SUITE" "$TREE" $MIRROR
 """
-_NODE_SCRIPT = """
+_COPY = """
 cp -a "$BASE" "$TREE"
 """
-_HEAD_SCRIPT = """
+_MOUNTS = """
 printf '#!/bin/sh\\nexit 101\\n' >"$TREE/usr/sbin/policy-rc.d"
 chmod 755 "$TREE/usr/sbin/policy-rc.d"
 mount --bind "$DEBS" "$TREE/var/cache/apt/archives"
@@ -80,26 +85,29 @@ mount -t tmpfs tmp "$TREE/tmp"
 cp /etc/resolv.conf "$TREE/etc/resolv.conf"
 in_tree() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive chroot "$TREE" "$@"; }
 apt="apt-get -qq -o Dpkg::Use-Pty=0 -o APT::Keep-Downloaded-Packages=true"
+"""
+_PACKAGES = """
 in_tree $apt update
 in_tree $apt -y dist-upgrade
 in_tree $apt -y --no-install-recommends install $PACKAGES
+in_tree update-ca-certificates >/dev/null
+in_tree $apt autoclean
+# ifupdown has the interfaces; networkd enabled beside it makes everything after network-online.target wait two minutes in vain.
+in_tree systemctl --quiet disable systemd-networkd.service systemd-networkd-wait-online.service systemd-networkd.socket
 """
-_LAB_SCRIPT = """
+_LAB_PACKAGES = """
 mkdir -p "$TREE/usr/lib/gpunode-lab/lab" "$TREE/usr/lib/gpunode-lab-apt" "$TREE/run/lab"
 mount --bind "$CODE" "$TREE/usr/lib/gpunode-lab/lab"
 mount --bind "$REPOSITORIES" "$TREE/usr/lib/gpunode-lab-apt"
 mount -t tmpfs tmp "$TREE/run/lab"
 echo "$LAB_SOURCE" >"$TREE/etc/apt/sources.list.d/lab-build.list"
 in_tree $apt -o Dir::Etc::sourcelist=sources.list.d/lab-build.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 update
-in_tree $apt -y --no-install-recommends install $LAB_PACKAGES
+in_tree $apt -y --no-install-recommends install $PACKAGES
 rm "$TREE/etc/apt/sources.list.d/lab-build.list"
 rm -f "$TREE"/var/lib/apt/lists/*gpunode-lab*
 in_tree update-grub
 """
-_TAIL_SCRIPT = """
-in_tree update-ca-certificates >/dev/null
-# ifupdown has the interfaces; networkd enabled beside it makes everything after network-online.target wait two minutes in vain.
-in_tree systemctl --quiet disable systemd-networkd.service systemd-networkd-wait-online.service systemd-networkd.socket
+_TIDY = """
 rm -f "$TREE"/usr/sbin/policy-rc.d "$TREE"/etc/machine-id "$TREE"/etc/resolv.conf "$TREE"/etc/hostname "$TREE"/etc/ssh/ssh_host_*
 rm -rf "$TREE"/var/log/*.log "$TREE"/var/log/apt
 touch "$TREE/etc/machine-id"
@@ -108,14 +116,18 @@ touch "$TREE/etc/machine-id"
 
 def guest_recipe(suite: str) -> Recipe:
     """Return the recipe of a standard container template of that suite."""
-    return Recipe("guest", suite, packages.GUEST, _machine_files(), machine.archive(), _GUEST_SCRIPT + _HEAD_SCRIPT + _TAIL_SCRIPT)
+    return Recipe("guest", suite, packages.GUEST, _machine_files(), machine.archive(), _BOOTSTRAP, _MOUNTS + _PACKAGES + _TIDY)
 
 
-def node_recipe(base: Recipe, lab_packages: tuple[str, ...] = (), lab_source: str = "", lab_key: str = "") -> Recipe:
-    """Return the recipe of a node, which starts from the guest of the same suite; ``lab_packages`` come from published repositories."""
-    masks = ((f"masked {' '.join(packages.MASKED_IN_NODE)}", base.key),)
-    steps = _NODE_SCRIPT + _HEAD_SCRIPT + (_LAB_SCRIPT if lab_packages else "") + _TAIL_SCRIPT
-    return Recipe("node", base.suite, packages.NODE, masks, base.archive, steps, lab_packages, lab_source, lab_key)
+def debian_recipe(guest: Recipe) -> Recipe:
+    """Return the recipe of what Debian gives a node, on top of the guest of the same suite."""
+    return Recipe("debian", guest.suite, packages.NODE, (), guest.archive, _COPY, _MOUNTS + _PACKAGES + _TIDY, guest)
+
+
+def node_recipe(debian: Recipe, names: tuple[str, ...], source: str, key: str) -> Recipe:
+    """Return the recipe of a node: packages of the lab's published repositories (``source``, an apt line; ``key``, their content)."""
+    files = (("etc/apt/apt.conf.d/91lab-archives", 'APT::Keep-Downloaded-Packages "true";\n'),)
+    return Recipe("node", debian.suite, names, files, debian.archive, _COPY, _MOUNTS + _LAB_PACKAGES + _TIDY, debian, source, key)
 
 
 def _write_files(tree: Path, recipe: Recipe) -> None:
@@ -123,6 +135,9 @@ def _write_files(tree: Path, recipe: Recipe) -> None:
         path = tree / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
+
+
+def _write_sources(tree: Path, recipe: Recipe) -> None:
     default = tree / "etc/apt/sources.list"
     mirror = recipe.archive.mirror or (default.read_text(encoding="utf-8").split()[1] if default.exists() else "")
     if not mirror:
@@ -150,7 +165,6 @@ def run_script(steps: str, tree: Path, recipe: Recipe, base: Path | None) -> Non
         "MIRROR": recipe.archive.mirror or "",
         "BASE": base or "",
         "PACKAGES": " ".join(recipe.packages),
-        "LAB_PACKAGES": " ".join(recipe.lab_packages),
         "LAB_SOURCE": recipe.lab_source,
         "REPOSITORIES": repositories(),
         "CODE": Path(__file__).resolve().parents[1],
@@ -167,11 +181,14 @@ def run_script(steps: str, tree: Path, recipe: Recipe, base: Path | None) -> Non
         raise LabError(f"building the {recipe.kind} root file system failed (whole log: {log}):\n{tail}")
 
 
-def build(recipe: Recipe, base: Recipe | None = None) -> Path:
-    """Return the folder of the finished tree, building it when the cache lacks it; LabError with the log's end on failure."""
+def build(recipe: Recipe) -> Path:
+    """Return the folder of the finished tree, building it and its bases when the cache lacks it; LabError with the log's end on failure."""
     if recipe.folder.is_dir():
+        os.utime(recipe.folder)
         return recipe.folder
-    with locked(cache_home() / "locks" / recipe.folder.name, f"another build of the {recipe.kind} root file system"):
+    if recipe.base is not None:
+        build(recipe.base)
+    with locked(_lock(recipe.folder.name), f"another build of the {recipe.kind} root file system"):
         if recipe.folder.is_dir():
             return recipe.folder
         tree = recipe.folder.with_name(f"{recipe.folder.name}.building")
@@ -179,25 +196,50 @@ def build(recipe: Recipe, base: Recipe | None = None) -> Path:
         tree.parent.mkdir(parents=True, exist_ok=True)
         tree.parent.chmod(0o700)
         tree.with_name(f"{tree.name}.log").unlink(missing_ok=True)
-        with timed(f"building the {recipe.kind} root file system ({recipe.suite}): {len(recipe.packages)} packages on the base"):
-            if base is None:
-                run_script(_GUEST_SCRIPT, tree, recipe, None)
-                _write_files(tree, recipe)
-            else:
-                run_script(_NODE_SCRIPT, tree, recipe, base.folder)
-            run_script(_HEAD_SCRIPT + (_LAB_SCRIPT if recipe.lab_packages else "") + _TAIL_SCRIPT, tree, recipe, None)
+        # One at a time: they share apt's archive of packages.
+        with (
+            locked(_lock("rootfs"), "another build of a root file system"),
+            timed(f"building the {recipe.kind} root file system ({recipe.suite}): {len(recipe.packages)} packages on the base"),
+        ):
+            run_script(recipe.first, tree, recipe, recipe.base.folder if recipe.base else None)
+            _write_files(tree, recipe)
+            if recipe.base is None:
+                _write_sources(tree, recipe)
+            run_script(recipe.then, tree, recipe, None)
             if recipe.kind == "node":
-                _finish_node(tree)
+                _mask(tree)
         tree.rename(recipe.folder)
+        tree.with_name(f"{tree.name}.log").unlink(missing_ok=True)
+    prune()
     return recipe.folder
 
 
-def _finish_node(tree: Path) -> None:
+def _lock(name: str) -> Path:
+    return cache_home() / "locks" / name
+
+
+def prune(now: float | None = None) -> list[Path]:
+    """Remove root file systems that no node stands on and no build asked for in two weeks, and what interrupted builds left."""
+    root = cache_home() / "rootfs"
+    used = "\n".join(path.read_text(encoding="utf-8") for path in HOMES.glob("*/nodes/*/config"))
+    removed = []
+    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+        name = folder.name.removesuffix(".building")
+        old = (time.time() if now is None else now) - folder.stat().st_mtime > _UNUSED_S
+        if not (folder.name.endswith(".building") or (old and str(folder) not in used)):
+            continue
+        with free(_lock(name)) as nobody_builds:
+            if nobody_builds:
+                shutil.rmtree(folder, ignore_errors=True)
+                removed.append(folder)
+    return removed
+
+
+def _mask(tree: Path) -> None:
     for unit in packages.MASKED_IN_NODE:
         link = tree / "etc/systemd/system" / unit
         link.unlink(missing_ok=True)
         link.symlink_to("/dev/null")
-    (tree / "etc/apt/apt.conf.d/91lab-archives").write_text('APT::Keep-Downloaded-Packages "true";\n', encoding="utf-8")
 
 
 def template(recipe: Recipe) -> Path:

@@ -43,18 +43,18 @@ def node_image() -> tuple[image.Recipe, image.Recipe]:
         names += wanted
         lines += [f"deb [signed-by=/usr/lib/gpunode-lab-apt/{apt.KEYRING}] {place} {repository.suite} {module.INSTALLED_COMPONENT}"]
         keys += [package.key for packages in repository.components.values() for package in packages]
-    return guest, image.node_recipe(guest, tuple(names), "\n".join(lines), hashlib.sha256(" ".join(keys).encode()).hexdigest())
+    key = hashlib.sha256(" ".join(keys).encode()).hexdigest()
+    return guest, image.node_recipe(image.debian_recipe(guest), tuple(names), "\n".join(lines), key)
 
 
 def build() -> tuple[image.Recipe, image.Recipe]:
     """Build guest and node where the cache lacks them and return their recipes."""
     guest, node = node_image()
-    image.build(guest)
     if not node.folder.is_dir():
         for module in modules("repository").values():
             if getattr(module, "INSTALLED", ()):
                 apt.publish(module.repository(), image.repositories())
-        image.build(node, guest)
+    image.build(node)
     return guest, node
 
 
