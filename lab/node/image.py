@@ -79,6 +79,7 @@ cp -a "$BASE" "$TREE"
 _MOUNTS = """
 printf '#!/bin/sh\\nexit 101\\n' >"$TREE/usr/sbin/policy-rc.d"
 chmod 755 "$TREE/usr/sbin/policy-rc.d"
+rm -f "$TREE"/var/cache/apt/archives/*.deb
 mount --bind "$DEBS" "$TREE/var/cache/apt/archives"
 mount -t proc proc "$TREE/proc"
 mount -t tmpfs tmp "$TREE/tmp"
@@ -223,6 +224,9 @@ def prune(now: float | None = None) -> list[Path]:
     root = cache_home() / "rootfs"
     used = "\n".join(path.read_text(encoding="utf-8") for path in HOMES.glob("*/nodes/*/config"))
     removed = []
+    for log in root.glob("*.building.log"):
+        if (root / log.name.removesuffix(".building.log")).is_dir():
+            log.unlink(missing_ok=True)
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         name = folder.name.removesuffix(".building")
         old = (time.time() if now is None else now) - folder.stat().st_mtime > _UNUSED_S
