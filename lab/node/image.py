@@ -20,8 +20,8 @@ NODE_SUITE = "trixie"
 _UNUSED_S = 14 * 86400
 _COMPONENTS = "main contrib non-free-firmware"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# An interrupted build leaves nothing mounted: its mount namespace dies with it.
-_ALONE = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--")
+# An interrupted build leaves no process, which dies with the one that started it, and nothing mounted: its mount namespace dies with it.
+_ALONE = ("setpriv", "--pdeathsig", "KILL", "--", "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--")
 
 
 @dataclass(frozen=True)
