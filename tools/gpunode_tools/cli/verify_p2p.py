@@ -253,7 +253,7 @@ def _write(judgement: Judgement, options: dict[str, Any]) -> None:
         from gpunode_tools.report.p2p_machine import prometheus
 
         write_atomically(options["metrics_file"], prometheus(result))
-    click.echo(render(result, options["output"]), nl=False)
+    click.echo(render(result, options["output"]), nl=False, color=True)  # render() knows whether the terminal wants colour
 
 
 def render(result: dict[str, Any], output: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any, Final
 
-from gpunode_tools.report.p2p_text import WORDS, heat_level
+from gpunode_tools.report.p2p_text import WORDS, best_by_path, heat_level
 from gpunode_tools.report.page import card, finding, heat, page, simulated_notice, table, verdict_line
 from gpunode_tools.report.topology_svg import draw
 
@@ -16,7 +16,7 @@ _MAPS: Final = (
     ("staged_gbps", "Copies through host memory, GB/s", True),
     ("read_latency_us", "Latency of dependent reads, µs (row reads from column)", False),
 )
-_STATUS: Final = {"corrupt": "CORRUPT", "hang": "HANG", "no-access": "none", "error": "ERROR", "skipped": "skipped"}
+_STATUS: Final = {"corrupt": "CORR", "hang": "HANG", "no-access": "none", "error": "ERR", "skipped": "skip"}
 
 
 def render(result: dict[str, Any]) -> str:
@@ -74,13 +74,13 @@ def _heat_maps(result: dict[str, Any]) -> list[str]:
         values = [pair[key] for pair in pairs if pair.get(key)]
         if not values and key != "copy_gbps":
             continue
-        best = (max(values) if higher else min(values)) if values else 0.0
+        best = best_by_path(pairs, key, higher=higher)
         cells = [[_cell(by_pair.get((one, other)), key, best, higher=higher, same=one == other) for other in gpus] for one in gpus]
-        cards.append(card(heading, heat(labels, cells)))
+        cards.append(card(heading, heat(labels, [str(gpu) for gpu in gpus], cells)))
     return cards
 
 
-def _cell(pair: dict[str, Any] | None, key: str, best: float, *, higher: bool, same: bool) -> tuple[str, int | None]:
+def _cell(pair: dict[str, Any] | None, key: str, best: dict[str | None, float], *, higher: bool, same: bool) -> tuple[str, int | None]:
     if same:
         return "·", None
     if pair is None:
@@ -90,7 +90,8 @@ def _cell(pair: dict[str, Any] | None, key: str, best: float, *, higher: bool, s
         return _STATUS[pair["status"]], None if pair["status"] == "skipped" else 0
     if value is None:
         return "–", None
-    return f"{value:.1f}" if higher else f"{value:.2f}", heat_level(value, best) if higher else heat_level(best, value)
+    top = best[pair.get("path")]
+    return (f"{value:.1f}", heat_level(value, top)) if higher else (f"{value:.2f}", heat_level(top, value))
 
 
 def _patterns(result: dict[str, Any]) -> list[str]:

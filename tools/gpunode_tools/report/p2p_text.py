@@ -73,11 +73,11 @@ def _heat_map(result: dict[str, Any], paint: Paint) -> list[str]:
         return []
     by_pair = {(pair["src"], pair["dst"]): pair for pair in pairs}
     gpus = sorted({gpu for pair in by_pair for gpu in pair})
-    top = max((pair["copy_gbps"] for pair in pairs if pair.get("copy_gbps")), default=None)
+    best = best_by_path(pairs, "copy_gbps", higher=True)
     lines = ["", paint("GB/s by copy engine, row sends to column", "bold")]
     rows = [["", *(f"GPU{gpu}" for gpu in gpus)]]
     rows += [
-        [f"GPU{source}", *(_cell(by_pair.get((source, target)), top, paint, same=source == target) for target in gpus)] for source in gpus
+        [f"GPU{source}", *(_cell(by_pair.get((source, target)), best, paint, same=source == target) for target in gpus)] for source in gpus
     ]
     lines += ["  " + line for line in table(rows, right=range(1, len(gpus) + 1))]
     latencies = [pair["read_latency_us"] for pair in pairs if pair.get("read_latency_us") is not None]
@@ -87,13 +87,24 @@ def _heat_map(result: dict[str, Any], paint: Paint) -> list[str]:
     return lines
 
 
+def best_by_path(pairs: Sequence[dict[str, Any]], key: str, *, higher: bool) -> dict[str | None, float]:
+    """Path to the best value of its pairs: heat compares what can be alike, so that a healthy host is of one colour."""
+    best: dict[str | None, float] = {}
+    for pair in pairs:
+        value = pair.get(key)
+        if value:
+            path = pair.get("path")
+            best[path] = value if path not in best else max(best[path], value) if higher else min(best[path], value)
+    return best
+
+
 def heat_level(value: float, top: float) -> int:
     """Level 0 to 4 of a rate against the best one: 4 from 90 %, 3 from 70 %, 2 from 50 %, 1 from 25 %."""
     share = value / top if top else 0.0
     return sum(share >= limit for limit in (0.25, 0.5, 0.7, 0.9))
 
 
-def _cell(pair: dict[str, Any] | None, top: float | None, paint: Paint, *, same: bool) -> str:
+def _cell(pair: dict[str, Any] | None, best: dict[str | None, float], paint: Paint, *, same: bool) -> str:
     if same:
         return "·"
     if pair is None:
@@ -101,9 +112,9 @@ def _cell(pair: dict[str, Any] | None, top: float | None, paint: Paint, *, same:
     if pair["status"] in _STATUS_CELLS:
         text = f"{_STATUS_CELLS[pair['status']]:>6}"
         return text if pair["status"] == "skipped" else paint.level(text, 0)
-    if pair.get("copy_gbps") is None or top is None:
+    if not pair.get("copy_gbps"):
         return "    ok"
-    return paint.level(f"{pair['copy_gbps']:6.1f}", heat_level(pair["copy_gbps"], top))
+    return paint.level(f"{pair['copy_gbps']:6.1f}", heat_level(pair["copy_gbps"], best[pair.get("path")]))
 
 
 def _patterns(patterns: Sequence[dict[str, Any]]) -> list[str]:

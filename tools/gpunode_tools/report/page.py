@@ -79,11 +79,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "plain
     return "\n".join([*lines, "</tbody></table></div>"])
 
 
-def heat(labels: Sequence[str], cells: Sequence[Sequence[tuple[str, int | None]]]) -> str:
-    """A heat map: square of (text, level 0 bad to 4 good, None neutral); every cell carries its text, colour only helps."""
+def heat(labels: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[tuple[str, int | None]]]) -> str:
+    """A heat map: square of (text, level 0 bad to 4 good, None neutral); every cell carries its text, colour only helps.
+
+    ``columns`` are the shorter labels of the columns, so that eight fit on a phone.
+    """
     lines = [
         '<div class="scroll"><table class="heat"><thead><tr><th></th>'
-        + "".join(f"<th>{escape(label)}</th>" for label in labels)
+        + "".join(f"<th>{escape(columns[index])}</th>" for index in range(len(labels)))
         + "</tr></thead><tbody>"
     ]
     for label, row in zip(labels, cells, strict=True):

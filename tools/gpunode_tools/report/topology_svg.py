@@ -27,7 +27,7 @@ def draw(result: dict[str, Any]) -> str:
     pictures = []
     for node, members in nodes.items():
         pictures.append(_picture(node, members, groups, bad, cards))
-    parts = ['<div class="flex">', *pictures, "</div>"]
+    parts = ['<div class="flex">', '<span class="between">SYS</span>'.join(pictures), "</div>"]
     words = _between(topology)
     return "\n".join([*parts, f"<p>{escape(words)}</p>" if words else ""])
 
@@ -70,7 +70,7 @@ def _picture(node: str, members: list[str], groups: dict[str, int], bad: set[str
     columns = min(4, len(ordered))
     rows = [ordered[start : start + columns] for start in range(0, len(ordered), columns)]
     width = columns * (_WIDTH + _GAP) + _GAP
-    height = _TOP + 30 + len(rows) * 96
+    height = _TOP + 22 + (len(rows) - 1) * 96 + 58
     title = f"NUMA node {node}" if node != "?" else "NUMA node not told"
     label = f"{title}: {', '.join(members)}"
     parts = [

@@ -128,6 +128,11 @@ def known_links(baseline: Mapping[str, Any] | None) -> dict[str, dict[str, int |
     return {gpu["bdf"]: gpu for gpu in (baseline or {}).get("gpus", []) if isinstance(gpu, dict) and "bdf" in gpu}
 
 
+def known_pairs(baseline: Mapping[str, Any] | None) -> set[tuple[int, int]]:
+    """Pairs whose rate the baseline knows: what is slow by design there is no news."""
+    return {(pair["src"], pair["dst"]) for pair in (baseline or {}).get("pairs", []) if pair.get("copy_gbps") and not pair.get("light")}
+
+
 def changes(state: State, baseline: Mapping[str, Any]) -> list[dict[str, str]]:
     """What can explain a change: [{"what", "before", "after"}], in the order in which it usually does; unread things are left out."""
     before, after = baseline["environment"], environment(state)

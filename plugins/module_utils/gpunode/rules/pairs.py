@@ -12,6 +12,7 @@ from .pcie import P2P_READ_GEN, link_widths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from collections.abc import Set as AbstractSet
 
     from ..state import Pair, State
 
@@ -52,8 +53,14 @@ def is_staged(pair: Pair) -> bool:
     return slow_read or slow_loads
 
 
-def check_pairs(state: State, required: bool, min_gbps: float | None, suspects: str) -> Iterator[Finding]:
-    """Yield findings about peer-to-peer. ``suspects``: what changed since the baseline, for the evidence of failures."""
+def check_pairs(
+    state: State, required: bool, min_gbps: float | None, suspects: str, known: AbstractSet[tuple[int, int]] = frozenset()
+) -> Iterator[Finding]:
+    """Yield findings about peer-to-peer.
+
+    ``suspects``: what changed since the baseline, for the evidence of failures. ``known``: pairs whose rate the baseline knows, which
+    are compared with it and not with each other.
+    """
     pairs = state.pairs
     if pairs is None or (not pairs and (state.count or 0) > 1):
         if (state.count is None or state.count > 1) and required:
@@ -61,7 +68,7 @@ def check_pairs(state: State, required: bool, min_gbps: float | None, suspects: 
         return
     yield from _harm(state, pairs, suspects)
     yield from _coverage(state, pairs)
-    yield from _bandwidth(state, pairs, min_gbps, suspects)
+    yield from _bandwidth(state, pairs, min_gbps, suspects, known)
 
 
 def why_nothing(state: State) -> str:
@@ -210,7 +217,9 @@ def pair_limit_gbps(state: State, pair: Pair) -> tuple[float, bool]:
     return (min(limits), True) if len(limits) == 2 else (GEN_GBPS_PER_LANE[6] * 16, False)
 
 
-def _bandwidth(state: State, pairs: Sequence[Pair], min_gbps: float | None, suspects: str) -> Iterator[Finding]:
+def _bandwidth(
+    state: State, pairs: Sequence[Pair], min_gbps: float | None, suspects: str, known: AbstractSet[tuple[int, int]]
+) -> Iterator[Finding]:
     measured = [pair for pair in pairs if pair.status == "ok" and pair.copy_gbps and not state.is_light(pair)]
     limits = {pair.name: pair_limit_gbps(state, pair) for pair in measured}
     fast = [pair for pair in measured if (pair.copy_gbps or 0) > IMPLAUSIBLE * limits[pair.name][0]]
@@ -250,7 +259,8 @@ def _bandwidth(state: State, pairs: Sequence[Pair], min_gbps: float | None, susp
             "compare link width and speed under load with the baseline",
         )
         return
-    yield from _uneven(state, pairs, [pair for pair in measured if pair not in fast], limits)
+    news = [pair for pair in measured if pair not in fast and (pair.src, pair.dst) not in known]
+    yield from _uneven(state, pairs, news, limits)
 
 
 def _host_copy(pair: Pair) -> float:

@@ -65,6 +65,13 @@ def test_latency_that_grew(node, before):
     assert "0.75 -> 2.40 us" in finding.evidence
 
 
+def test_slow_by_design_is_no_news(node):
+    """A board with a narrow slot: uneven without a baseline, as ever with one."""
+    node.each(lambda one, other: 3 in {one, other}, copy_gbps=13.0)
+    assert node.found() == {"p2p-slower-than-expected": "warning"}
+    assert node.found(build(State(Snapshot(node.data)), "then")) == {}
+
+
 def test_rates_of_busy_gpus_are_not_compared(node, before):
     node.data["measurement"]["mode"] = "light"
     node.each(lambda one, other: True, copy_gbps=2.0)

@@ -118,13 +118,23 @@ PARSERS = [
     driver_files.parse_gpu_information,
     lambda text: driver_files.parse_modprobe({"/etc/modprobe.d/a.conf": text}),
 ]
-WORDS = st.sampled_from(
-    (["GPU0", "GPU1", "GPU15", "NIC0", "NV18", "NV", "X", "OK", "SYS", "PIX", "Legend:", "<gpu", "<nvidia_smi_log>", "0-31", "N/A", "...", "|", "12.34", "0", "é"])
-    + ["\t", "\n", "\r\n", " : ", "\x1b[4m", "\u202f", "CPU Affinity", "NUMA Affinity", "Driver Version : 5", "Attached GPUs : 3"]
-    + ["GPU 00000000:01:00.0", "01:00.0 PCI bridge: A", "\tACSCtl: ReqRedir+", "NVRM: Xid (PCI:0000:01:00): 79, x", "Running a."]
-    + ["NVRM: API mismatch: the client", "nvidia/595.1, 7.0: installed", "Unidirectional P2P=Enabled", "   D\\D  0  1", "SUM a 1"]
-    + ['{"nvbandwidth":', "options nvidia a=1"]
+SHORT = "GPU0 GPU1 GPU15 NIC0 NV18 NV X OK SYS PIX Legend: <gpu <nvidia_smi_log> 0-31 N/A ... | 12.34 0 é"
+LONG = ("\t", "\n", "\r\n", " : ", "\x1b[4m", "\u202f", "CPU Affinity", "NUMA Affinity", "Driver Version : 5", "Attached GPUs : 3")
+LINES = (
+    "GPU 00000000:01:00.0",
+    "01:00.0 PCI bridge: A",
+    "\tACSCtl: ReqRedir+",
+    "NVRM: Xid (PCI:0000:01:00): 79, x",
+    "NVRM: API mismatch: the client",
+    "nvidia/595.1, 7.0: installed",
+    "Unidirectional P2P=Enabled",
+    "   D\\D  0  1",
+    "Running a.",
+    "SUM a 1",
+    '{"nvbandwidth":',
+    "options nvidia a=1",
 )
+WORDS = st.sampled_from([*SHORT.split(), *LONG, *LINES])
 
 
 @pytest.mark.parametrize("parser", PARSERS)
