@@ -11,6 +11,7 @@ from lab.proxmox import storage, tasks
 from lab.proxmox.api.registry import route
 from lab.proxmox.ct import power, state
 from lab.proxmox.errors import MissingConfigError, ParamError, PveError
+from lab.proxmox.formats import split_list
 from lab.proxmox.locks import lock_config
 from lab.proxmox.upid import Upid
 
@@ -107,7 +108,7 @@ def machine_config(ctx: Context, values: dict[str, Any]) -> dict[str, Any]:
 def set_machine_config(ctx: Context, values: dict[str, Any]) -> None:
     """Delete options of a virtual machine (such as hostpci0); setting others is not part of the lab."""
     conf = qemu_config(ctx, values["vmid"])
-    delete = storage.split_list(str(values.get("delete", "")))
+    delete = split_list(str(values.get("delete", "")))
     if not delete:
         raise PveError("virtual machines are files only in the lab: options can be deleted, not set", 501)
     kept = {name: value for name, value in conf.items() if name not in delete}
@@ -202,7 +203,7 @@ def _order(ctx: Context, vmid: int) -> tuple[int, int, int, int]:
 
 
 def _containers(ctx: Context, text: str | None) -> list[int]:
-    chosen = {int(word) for word in storage.split_list(text or "")}
+    chosen = {int(word) for word in split_list(text or "")}
     mine = [vmid for vmid, (node, kind) in ctx.world.guests().items() if node == ctx.world.node and kind == "lxc"]
     return [vmid for vmid in mine if not chosen or vmid in chosen]
 
@@ -220,7 +221,7 @@ def start_all(ctx: Context, values: dict[str, Any]) -> str:
             if not (values.get("force") or conf.get("onboot")) or conf.get("template") or state.running(ctx.world, vmid):
                 continue
             print(f"Starting CT {vmid}", flush=True)
-            status = _await(ctx, "vzstart", vmid, lambda vmid=vmid: _start(ctx, vmid))  # type: ignore[misc]
+            status = _await(ctx, "vzstart", vmid, lambda vmid=vmid: _start(ctx, vmid))
             if tasks.is_error(status):
                 print(f"Starting CT {vmid} failed: {status}", flush=True)
             elif up:
@@ -255,7 +256,7 @@ def stop_all(ctx: Context, values: dict[str, Any]) -> str:
             timeout = int(values.get("timeout", down))
             status = _await(
                 ctx, "vzshutdown", vmid, lambda vmid=vmid, timeout=timeout: power.stop(ctx, vmid, kill=False, timeout=timeout, force=True)
-            )  # type: ignore[misc]
+            )
             if tasks.is_error(status):
                 print(f"Stopping CT {vmid} failed: {status}", flush=True)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lab.proxmox import storage
 from lab.proxmox.api.registry import route
 from lab.proxmox.errors import ParamError, PveError
+from lab.proxmox.formats import split_list
 
 if TYPE_CHECKING:
     from lab.proxmox.context import Context
@@ -46,7 +47,7 @@ def one_configured(ctx: Context, values: dict[str, Any]) -> dict[str, Any]:
 def listed(ctx: Context, values: dict[str, Any]) -> list[dict[str, Any]]:
     """The node's storages with their space."""
     found = []
-    wanted = set(storage.split_list(str(values.get("content", "")))) if values.get("content") else None
+    wanted = set(split_list(str(values.get("content", "")))) if values.get("content") else None
     for name, one in storage.config(ctx.world).items():
         if values.get("storage") not in {None, name} or (wanted and not wanted & set(one["content"])):
             continue

@@ -33,7 +33,7 @@ def listed(ctx: Context, values: dict[str, Any]) -> list[dict[str, Any]]:
     """Tasks, newest first: ended ones unless `source` says active or all."""
     running, ended = tasks.listed(ctx.world)
     source = values.get("source", "archive")
-    rows = [_row(upid) | {"status": "RUNNING"} for upid in running] if source in {"active", "all"} else []
+    rows: list[dict[str, Any]] = [_row(upid) | {"status": "RUNNING"} for upid in running] if source in {"active", "all"} else []
     if source in {"archive", "all"}:
         rows += [_row(upid) | {"endtime": end, "status": status} for upid, end, status in ended]
     audit = ctx.may(f"/nodes/{ctx.world.node}", "Sys.Audit")
@@ -50,7 +50,8 @@ def listed(ctx: Context, values: dict[str, Any]) -> list[dict[str, Any]]:
     ]
     start, limit = int(values.get("start", 0)), int(values.get("limit", 50))
     ctx.total = len(rows)
-    return rows[start : start + limit] if limit else rows[start:]
+    chosen: list[dict[str, Any]] = rows[start : start + limit] if limit else rows[start:]
+    return chosen
 
 
 @route("GET", "/cluster/tasks")

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.proxmox import pctconf, storage
+from lab.proxmox import pctconf, propstr
 from lab.proxmox.ct import hotplug, lxcfile, mounts, state
 from lab.proxmox.errors import PveError
 from lab.proxmox.locks import lock_config
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
     from lab.proxmox.context import Context
 
 
+def _owner(kind: str, word: str | None) -> int:
+    if word is None:
+        return -1
+    try:
+        return int(word) if word.isdigit() else pwd.getpwnam(word).pw_uid if kind == "uid" else grp.getgrnam(word).gr_gid
+    except KeyError:
+        raise PveError(f"failed to get {kind} for: {word}") from None
+
+
 def _create(path: str, values: dict[str, Any], shift: int = 0) -> int:
     """Open a file for writing with the owner and mode that were asked for."""
     mode = int(values["perms"], 0 if values["perms"].startswith("0x") else 8) if values.get("perms") else None
-    ids = []
-    for word, database in (
-        (values.get("user"), lambda name: pwd.getpwnam(name).pw_uid),
-        (values.get("group"), lambda name: grp.getgrnam(name).gr_gid),
-    ):
-        try:
-            ids.append(-1 if word is None else int(word) if word.isdigit() else database(word))
-        except KeyError:
-            raise PveError(f"failed to get {'uid' if not ids else 'gid'} for: {word}") from None
+    ids = [_owner("uid", values.get("user")), _owner("gid", values.get("group"))]
     fresh = not os.path.lexists(path)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
@@ -128,7 +129,7 @@ def space(ctx: Context, vmid: int) -> None:
     rows = [["MP", "Volume", "Size", "Used", "Avail", "Use%", "Path"]]
     for key, one in mounts.each(ctx, ctx.load(vmid)):
         total, used, free = shutil.disk_usage(lxcfile.source_of(ctx, one))
-        size = storage.propstr.size_bytes(str(one.get("size", ""))) or total
+        size = propstr.size_bytes(str(one.get("size", ""))) or total
         rows.append([key, one["volume"], _short(size), _short(used), _short(free), f"{used / total:.1f}", one["mp"]])
     widths = [max(len(row[column]) for row in rows) for column in range(6)]
     for row in rows:

@@ -25,6 +25,7 @@ def read(arguments: list[str], properties: dict[str, Rule], fixed: tuple[str, ..
         if word == "--":
             words += rest
             break
+        value: Any
         name, equals, value = word.lstrip("-").partition("=")
         rule = rule_of(properties, name)
         if rule is None:

@@ -50,7 +50,7 @@ def look_up(ctx: Context, path: str) -> tuple[int, int]:
 def make(ctx: Context, conf: Conf, folder: Path, device: Device) -> Path:
     """Make the container's own node below `folder`, mode 0660 and root of the container unless told otherwise."""
     form, number = look_up(ctx, device["path"])
-    node = folder / device["path"].lstrip("/")
+    node: Path = folder / device["path"].lstrip("/")
     node.parent.mkdir(parents=True, exist_ok=True)
     node.unlink(missing_ok=True)
     mode = int(str(device.get("mode", "0660")), 8)

@@ -78,8 +78,8 @@ def _launch(ctx: Context, vmid: int) -> None:
         raise _failed(vmid, log)
     deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline:
-        done = subprocess.run(["lxc-info", "-n", str(vmid), "-s", "-H"], capture_output=True, text=True, check=False)
-        if done.stdout.strip() == "RUNNING":
+        seen = subprocess.run(["lxc-info", "-n", str(vmid), "-s", "-H"], capture_output=True, text=True, check=False)
+        if seen.stdout.strip() == "RUNNING":
             return
         active = subprocess.run(["systemctl", "is-active", unit], capture_output=True, text=True, check=False).stdout.strip()
         if active not in {"active", "activating"}:

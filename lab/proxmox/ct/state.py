@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lab.proxmox import storage
+from lab.proxmox import propstr
 from lab.proxmox.ct import mounts
 from lab.proxmox.errors import PveError
 from lab.proxmox.upid import process_start
@@ -63,7 +63,7 @@ def _cgroup(vmid: int, pid: int, controller: str, *names: str) -> int | None:
 def status(ctx: Context, vmid: int, conf: Conf) -> dict[str, Any]:
     """A container's line in lists: state, limits, and what it uses (bytes, seconds)."""
     rootfs = next((mount for key, mount in mounts.each(ctx, conf) if key == "rootfs"), {})
-    size = storage.propstr.size_bytes(str(rootfs.get("size", "0"))) or 0
+    size = propstr.size_bytes(str(rootfs.get("size", "0"))) or 0
     entry: dict[str, Any] = {
         "vmid": vmid,
         "status": "stopped",
