@@ -89,8 +89,14 @@ class SshMachine:
             ) from None
         except paramiko.SSHException as error:
             client.close()
-            hint = f"; add it to known_hosts after comparing it: ssh {user}@{host}" if "not found in known_hosts" in str(error) else ""
-            raise UnreachableError(f"ssh {user}@{host}:{port}: {error}{hint}") from None
+            if "not found in known_hosts" in str(error):
+                words = f"{error}; add it to known_hosts after comparing it: ssh {user}@{host}"
+            elif isinstance(error, paramiko.AuthenticationException) or "encountered" in str(error) or "key file" in str(error):
+                # paramiko tells of the last file that it could not read as another kind of key, not of what failed
+                words = f"no key was accepted (tried: {', '.join(identities) or 'the agent and ~/.ssh'})"
+            else:
+                words = str(error)
+            raise UnreachableError(f"ssh {user}@{host}:{port}: {words}") from None
         except (OSError, EOFError) as error:
             client.close()
             raise UnreachableError(f"ssh {user}@{host}:{port}: {error or 'the connection was closed'}") from None
@@ -182,7 +188,7 @@ def target_from_variables(name: str, variables: dict[str, Any]) -> Target:
     for option in ("ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_args"):
         words += shlex.split(str(variables.get(option) or ""))
     options: dict[str, str] = {}
-    for flag, value in zip(words, [*words[1:], ""], strict=True):
+    for flag, value in zip(words, [*words, ""][1:], strict=True):
         if flag == "-o" and "=" in value:
             option, _, setting = value.partition("=")
             options[option.lower()] = setting.strip('"')

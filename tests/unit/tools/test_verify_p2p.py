@@ -1,0 +1,251 @@
+"""`gpunode verify-p2p`: what goes in, what comes out, how it ends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.support.healthy import make_node
+
+from gpunode.judge import judge
+from gpunode.snapshot import Snapshot
+from gpunode_tools.cli import main
+from gpunode_tools.cli.verify_p2p import command
+from gpunode_tools.report.metrics import Metrics
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def healthy(tmp_path):
+    path = tmp_path / "healthy.json"
+    path.write_text(json.dumps(make_node(4)))
+    return path
+
+
+@pytest.fixture
+def broken(tmp_path):
+    data = make_node(4)
+    data["measured"][0].update(status="corrupt", data_ok=False)
+    data["commands"]["lspci -vvv"] = None
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps(data))
+    return path
+
+
+def run(*args, **options):
+    return CliRunner().invoke(command, [str(arg) for arg in args], **options)
+
+
+def test_healthy(healthy):
+    done = run("--snapshot", healthy)
+    assert done.exit_code == 0
+    assert done.stdout.startswith("node1: PASS (healthy)\n  4 x NVIDIA RTX PRO 6000")
+    assert "\x1b" not in done.stdout
+    assert "12 of 12 pairs ok" in done.stdout
+
+
+def test_broken(broken):
+    done = run("--snapshot", broken)
+    assert done.exit_code == 1
+    assert "error p2p-corrupt GPU0->GPU1" in done.stdout
+    assert "CORR" in done.stdout
+    assert done.stdout.index("error p2p-corrupt") < done.stdout.index("unknown not-readable")
+
+
+def test_could_not_tell(tmp_path):
+    (tmp_path / "none.json").write_text("{}")
+    assert run("--snapshot", tmp_path / "none.json").exit_code == 3
+
+
+def test_standard_input(healthy):
+    assert run("--snapshot", "-", input=healthy.read_text()).exit_code == 0
+
+
+def test_json(broken):
+    done = run("--snapshot", broken, "--output", "json")
+    result = json.loads(done.stdout)
+    assert (result["schema"], result["verdict"]) == ("gpunode.p2p/1", "fail")
+    assert result["findings"][0]["id"] == "p2p-corrupt"
+
+
+def test_junit(broken):
+    suite = ET.fromstring(run("--snapshot", broken, "--output", "junit").stdout)[0]
+    assert (suite.get("failures"), suite.get("skipped")) == ("3", "1")  # the finding, the pair, the verdict; lspci is unknown
+    assert int(suite.get("tests")) == len(suite)
+
+
+def test_prometheus(broken):
+    lines = run("--snapshot", broken, "--output", "prometheus").stdout.splitlines()
+    assert 'gpunode_p2p_verdict{verdict="fail"} 1' in lines
+    assert 'gpunode_p2p_finding{id="p2p-corrupt",severity="error"} 1' in lines
+    assert 'gpunode_p2p_pair_ok{src="0",dst="1",path="NODE"} 0' in lines
+    assert 'gpunode_p2p_copy_gbps{src="0",dst="2",path="SYS"} 40' in lines
+    assert "gpunode_p2p_checked_timestamp_seconds 1796040000" in lines
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(names) == len(set(names))
+
+
+def test_metrics_escape():
+    metrics = Metrics()
+    metrics.gauge("a", "a \\ b", 0.5, {"x": 'quote " back \\ line \n'})
+    metrics.gauge("b", "b", float("nan"))
+    assert (
+        metrics.render()
+        == '# HELP a a \\\\ b\n# TYPE a gauge\na{x="quote \\" back \\\\ line \\n"} 0.5\n# HELP b b\n# TYPE b gauge\nb NaN\n'
+    )
+
+
+def test_every_form_beside_the_one_on_standard_output(healthy, tmp_path):
+    files = {name: tmp_path / "new" / name for name in ("r.html", "r.json", "r.prom")}
+    done = run("--snapshot", healthy, "--report", files["r.html"], "--result", files["r.json"], "--metrics", files["r.prom"])
+    assert done.exit_code == 0
+    assert json.loads(files["r.json"].read_text())["verdict"] == "pass"
+    assert files["r.prom"].read_text().endswith("\n")
+    page = files["r.html"].read_text()
+    assert "http://" not in page
+    assert "https://" not in page
+    assert "<script" not in page
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == sorted(files)  # nothing half-written stays
+
+
+def test_report_escapes_what_a_node_says(tmp_path):
+    data = make_node(2)
+    data["host"] = "<script>alert(1)</script>"
+    data["commands"]["nvidia-smi topo -m"]["stdout"] = "<b>&</b>"
+    (tmp_path / "evil.json").write_text(json.dumps(data))
+    run("--snapshot", tmp_path / "evil.json", "--report", tmp_path / "evil.html")
+    page = (tmp_path / "evil.html").read_text()
+    assert "<script>" not in page
+    assert "<b>" not in page
+
+
+def test_save_snapshot_redacted(healthy, tmp_path):
+    run("--snapshot", healthy, "--save-snapshot", tmp_path / "s.json", "--redact")
+    assert json.loads((tmp_path / "s.json").read_text())["host"] == "host"
+    assert run("--snapshot", tmp_path / "s.json").exit_code == 0
+
+
+def test_baseline_saved_only_when_healthy(healthy, broken, tmp_path):
+    place = tmp_path / "baseline.json"
+    done = run("--snapshot", broken, "--save-baseline", place)
+    assert not place.exists()
+    assert "not saved" in done.stderr
+    assert run("--snapshot", broken, "--save-baseline", place, "--force").exit_code == 1
+    assert place.exists()
+    assert run("--snapshot", healthy, "--save-baseline", place).exit_code == 0
+    assert run("--snapshot", healthy, "--baseline", place).exit_code == 0
+
+
+def test_baseline_names_what_became_slower(healthy, tmp_path):
+    place = tmp_path / "baseline.json"
+    run("--snapshot", healthy, "--save-baseline", place)
+    data = json.loads(healthy.read_text())
+    data["commands"]["uname -r"]["stdout"] = "7.0.14-15-pve\n"
+    for pair in data["measured"]:
+        if 3 in {pair["src"], pair["dst"]}:
+            pair["copy_gbps"] /= 2
+    healthy.write_text(json.dumps(data))
+    done = run("--snapshot", healthy, "--baseline", place)
+    assert done.exit_code == 1
+    assert done.stdout.index("changed kernel: 7.0.14-14-pve -> 7.0.14-15-pve") < done.stdout.index("error p2p-slower-than-baseline GPU3")
+
+
+def test_measurement_from_a_file(healthy, tmp_path):
+    pair = {"src": 0, "dst": 1, "can_access": True, "copy_gbps": 53.0, "status": "ok", "data_ok": True}
+    place = tmp_path / "measured.json"
+    place.write_text(json.dumps({"pairs": [pair], "gpus": [], "measure": "quick"}))
+    assert "11 pairs are not in the measurement" in run("--snapshot", healthy, "--measured", place).stdout
+    events = [{"event": "plan", "pairs": [[0, 1], [1, 0]], "patterns": []}, {"event": "pair", "pair": pair, "done": 1, "total": 2}]
+    place.write_text("noise\n" + "\n".join(json.dumps(event, separators=(",", ":")) for event in events) + '\n{"event":"pai')
+    done = run("--snapshot", healthy, "--measured", place)
+    assert "1 of 2 pairs were not measured (GPU1->GPU0)" in done.stdout
+    place.write_text("nonsense")
+    assert run("--snapshot", healthy, "--measured", place).exit_code == 3
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--snapshot", "/nowhere/s.json"),
+        ("--snapshot", "{folder}/broken-json"),
+        ("--snapshot", "{folder}/no-snapshot"),
+        ("--snapshot", "{healthy}", "--host", "a"),
+        ("--snapshot", "{healthy}", "--container", "101"),
+        ("--snapshot", "{healthy}", "--save-baseline"),
+        ("--snapshot", "{healthy}", "--baseline", "/nowhere/b.json"),
+        ("--snapshot", "{healthy}", "--baseline", "{folder}/no-snapshot"),
+        ("--snapshot", "{healthy}", "--baseline", "{healthy}", "--no-baseline"),
+        ("--snapshot", "{healthy}", "--redact"),
+        ("--snapshot", "{healthy}", "--pairs", "0-1"),
+        ("--snapshot", "{healthy}", "--pairs", "1:1"),
+        ("--snapshot", "{healthy}", "--expect-gpus", "0"),
+        ("--snapshot", "{healthy}", "--output", "yaml"),
+        ("--snapshot", "{healthy}", "--container", "99"),
+        ("surplus",),
+    ],
+)
+def test_wrong_usage_and_input_end_with_2(args, healthy, tmp_path):
+    (tmp_path / "broken-json").write_text("{")
+    (tmp_path / "no-snapshot").write_text('{"schema": "other/1"}')
+    done = run(*(arg.format(healthy=healthy, folder=tmp_path) for arg in args))
+    assert done.exit_code == 2
+    assert "Error:" in done.stderr
+
+
+def test_unwritable_file_says_so(healthy):
+    done = run("--snapshot", healthy, "--report", "/proc/nowhere/r.html")
+    assert done.exit_code == 1
+    assert "/proc/nowhere/r.html could not be written" in done.stderr
+
+
+def test_runs_from_a_checkout_as_it_is(healthy):
+    done = subprocess.run(
+        [ROOT / "tools/verify_p2p.py", "--snapshot", healthy, "--output", "json"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "pass")
+    assert done.stderr == ""
+
+
+def test_judging_a_file_imports_nothing_it_does_not_need(healthy):
+    """The start stays quick: no ssh, no YAML, no process is needed to judge a file."""
+    code = (
+        "import sys; sys.argv[1:] = ['--snapshot', sys.argv[1]];"
+        "from gpunode_tools.cli.verify_p2p import command;"
+        "\ntry: command()\nexcept SystemExit: pass\n"
+        "print(sorted({'paramiko', 'yaml', 'asyncio', 'statistics', 'xml.etree', 'socket'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, healthy], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "[]"
+
+
+def test_colour_where_it_is_wanted(healthy, monkeypatch):
+    monkeypatch.setenv("CLICOLOR_FORCE", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b[30;48;5;77m" in run("--snapshot", healthy).stdout
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in run("--snapshot", healthy).stdout
+
+
+def test_listed_by_gpunode():
+    done = CliRunner().invoke(main, ["--help"])
+    assert "verify-p2p" in done.stdout
+    assert "boot-check" in done.stdout
+    assert CliRunner().invoke(main, ["verify-p2p", "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 16])
+def test_report_draws_any_number_of_gpus(count):
+    from gpunode_tools.report.p2p_html import render
+
+    data = make_node(count)
+    data["commands"].pop("nvidia-smi -q")
+    page = render(judge(Snapshot(data)).to_dict())
+    assert page.count("<rect") >= count
+    empty = render(judge(Snapshot({})).to_dict())
+    assert "None was found." in empty
