@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from lab import faults
 from lab.console import LabError, locked, say
 from lab.instance import BOOT_LOADERS, DEFAULT_NODE, Instance, Node
-from lab.node import container, network, parts, ssh, units
+from lab.node import container, image, network, parts, ssh, units
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -38,6 +38,8 @@ def up(instance: Instance, options: argparse.Namespace) -> int:
                 container.create(node, options.boot_loader)
             elif (have := container.boot_loader(node)) != options.boot_loader and options.boot_loader_given:
                 raise LabError(f"{node.name} exists with {have}: python -m lab down {node.name}, then up again")
+            for suite in options.template:
+                container.place_template(node, image.guest_recipe(suite))
         for node in nodes:
             if container.state(node) == "running":
                 continue
@@ -190,6 +192,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("nodes", nargs="*", metavar="NODE", help=f"default: {DEFAULT_NODE}")
     command.add_argument("--boot-loader", choices=BOOT_LOADERS, help=f"of nodes that are created now (default {BOOT_LOADERS[0]})")
     command.add_argument("--boot-entry", metavar="KERNEL", help=entry)
+    older = [suite for suite in image.GUEST_TEMPLATES if suite != image.NODE_SUITE]
+    text = "a further container template (built when the cache lacks it)"
+    command.add_argument("--template", action="append", default=[], choices=older, help=text)
     command = add("down", down, "remove nodes (all, and the network, when none is named)")
     command.add_argument("nodes", nargs="*", metavar="NODE")
     command = add("status", status, "what exists and how it is")

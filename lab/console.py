@@ -31,6 +31,8 @@ def run(command: Sequence[str | Path], *, check: bool = True, stdin: str | None 
         )
     except FileNotFoundError as error:
         raise LabError(f"{command[0]} is not installed: run tools/setup.sh lab") from error
+    except subprocess.TimeoutExpired as error:
+        raise LabError(f"`{' '.join(str(word) for word in command)}` has not ended after {timeout:.0f} s") from error
     if check and done.returncode != 0:
         tail = "\n".join((done.stderr or done.stdout).strip().splitlines()[-15:])
         raise LabError(f"`{' '.join(str(word) for word in command)}` ended with {done.returncode}:\n{tail}")

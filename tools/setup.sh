@@ -69,7 +69,7 @@ controller() {
 }
 
 lab() {
-    apt_packages acl curl debootstrap gcc iproute2 libc6-dev lxc nftables openssh-client procps xz-utils zstd
+    apt_packages acl curl debootstrap gcc gnupg iproute2 libc6-dev lxc nftables openssh-client procps xz-utils zstd
 }
 
 browser() {

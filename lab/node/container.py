@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -20,7 +21,7 @@ from lab.proxmox import install as proxmox
 if TYPE_CHECKING:
     from lab.instance import Node
 
-START_TIMEOUT_S = 90  # a loaded machine with two cores; an idle one needs 3
+START_TIMEOUT_S = 180  # two cores shared by many; an idle machine needs 3
 # Folders of a node that lie directly on the machine's disk: overlays and many small files would suffer on an overlay.
 DISKS = {"vz": "var/lib/vz", "lab": "var/lib/lab"}
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -38,6 +39,22 @@ def state(node: Node) -> str:
     return run(lxc(node, "info", "-sH"), check=False).strip().lower() or "stopped"
 
 
+def cgroup_names(node: Node) -> dict[str, str]:
+    """Return the control groups of a node: one name in every hierarchy, so that leftovers are known as its own."""
+    stem = f"{node.instance.bridge}.{node.name}"
+    return {"container": stem, "monitor": f"{stem}.monitor", "monitor.pivot": f"{stem}.pivot"}
+
+
+def _remove_cgroups(node: Node) -> None:
+    # systemd in a container that was killed leaves its slices behind.
+    root = Path("/sys/fs/cgroup")
+    for name in cgroup_names(node).values():
+        for top in [root / name, *root.glob(f"*/{name}")]:
+            for folder, _, _ in os.walk(top, topdown=False):
+                with contextlib.suppress(OSError):
+                    Path(folder).rmdir()
+
+
 def config_text(node: Node, base: Path) -> str:
     """Return the LXC configuration of a node on that base."""
     code = REPOSITORY / "lab"
@@ -52,6 +69,7 @@ def config_text(node: Node, base: Path) -> str:
         # Nodes made by nvidia-modprobe; opening one finds no driver. Block devices stay out.
         "lxc.cgroup.devices.allow = c *:* rwm",
         "lxc.cgroup2.devices.allow = c *:* rwm",
+        *(f"lxc.cgroup.dir.{role} = {name}" for role, name in cgroup_names(node).items()),
         "lxc.net.0.type = veth",
         "lxc.net.0.name = eth0",
         f"lxc.net.0.link = {node.instance.bridge}",
@@ -138,14 +156,15 @@ def create(node: Node, boot_loader: str) -> None:
     library.parent.mkdir(parents=True)
     shutil.copyfile(kernel_library(), library)
     _write(upper / "etc/ld.so.preload", "/usr/lib/gpunode-lab/lib/kernel.so\n")
-    _place_template(node, guest)
+    place_template(node, guest)
     # The file whose presence says that the folder is complete comes last.
     part = node.home / "config.part"
     part.write_text(config_text(node, base), encoding="utf-8")
     part.rename(node.home / "config")
 
 
-def _place_template(node: Node, guest: image.Recipe) -> None:
+def place_template(node: Node, guest: image.Recipe) -> None:
+    """Put the archive of a guest's root file system where ``local:vztmpl/`` finds it, building it when the cache lacks it."""
     archive = image.template(guest)
     folder = node.home / "disk/vz/template/cache"
     folder.mkdir(parents=True, exist_ok=True)
@@ -160,6 +179,7 @@ def _place_template(node: Node, guest: image.Recipe) -> None:
 def start(node: Node) -> None:
     """Start the container and return when systemd answers; LabError with the log's end when it does not come up."""
     network.remove_link(node.veth)
+    _remove_cgroups(node)
     log = node.home / "lxc.log"
     log.unlink(missing_ok=True)
     try:
@@ -201,6 +221,7 @@ def remove(node: Node) -> None:
     """Stop the container and remove everything of it."""
     stop(node)
     network.remove_link(node.veth)
+    _remove_cgroups(node)
     if ssh.known_hosts(node.instance).exists():
         ssh.remember(node, None)
     (node.home / "config").unlink(missing_ok=True)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lab import apt
+from lab.console import locked
+from lab.instance import cache_home
 from lab.node import image
 
 if TYPE_CHECKING:
@@ -51,9 +53,12 @@ def build() -> tuple[image.Recipe, image.Recipe]:
     """Build guest and node where the cache lacks them and return their recipes."""
     guest, node = node_image()
     if not node.folder.is_dir():
-        for module in modules("repository").values():
-            if getattr(module, "INSTALLED", ()):
-                apt.publish(module.repository(), image.repositories())
+        # The build reads the published repositories to its end.
+        with locked(cache_home() / "locks" / "lab-apt", "another build of a node's root file system"):
+            for module in modules("repository").values():
+                if getattr(module, "INSTALLED", ()):
+                    apt.publish(module.repository(), image.repositories())
+            image.build(node)
     image.build(node)
     return guest, node
 
