@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,19 +21,19 @@ _TEMPLATES, _HIDDEN = Path("/var/lib/vz/template/cache"), Path("/var/lib/vz/temp
 _HOLDER = "/run/lab/proxmox-lock-holder.pid"
 
 
+def _world() -> World:
+    return World(os.environ.get("LAB_PVE_ROOT", "/"))
+
+
 def _set(name: str, value: Any) -> None:
-    world = World()
+    world = _world()
     write_file(world.path("/etc/lab/proxmox-faults.json"), json.dumps(world.lab("proxmox-faults", {}) | {name: value}) + "\n", 0o644)
 
 
-def _word(arguments: list[str], place: int, default: str) -> str:
-    return arguments[place] if len(arguments) > place else default
-
-
-def vmid_taken(arguments: list[str]) -> None:
+def vmid_taken(number: str = "101") -> None:
     """The container number VMID (default 101) belongs to somebody else's container."""
-    vmid = int(_word(arguments, 0, "101"))
-    file = World().lxc_config(vmid)
+    vmid = int(number)
+    file = _world().lxc_config(vmid)
     if file.exists():
         raise ValueError(f"{file} exists already: this fault needs a free number")
     lines = [
@@ -51,71 +50,66 @@ def vmid_taken(arguments: list[str]) -> None:
     write_file(file, "\n".join(lines) + "\n")
 
 
-def template_missing(arguments: list[str]) -> None:
+def template_missing() -> None:
     """No container template is in the storage `local` any more."""
-    del arguments
     _HIDDEN.mkdir(exist_ok=True)
     for file in _TEMPLATES.glob("*.tar.*"):
         file.rename(_HIDDEN / file.name)
 
 
-def storage_full(arguments: list[str]) -> None:
+def storage_full(storage: str = "local") -> None:
     """The storage STORAGE (default local) has no space: unpacking runs into it."""
-    _set("storage-full", _word(arguments, 0, "local"))
+    _set("storage-full", storage)
 
 
-def lock_held(arguments: list[str]) -> None:
+def lock_held(number: str = "101", word: str = "backup") -> None:
     """The container VMID (default 101) carries the lock WORD (default backup) in its configuration."""
-    vmid, word = int(_word(arguments, 0, "101")), _word(arguments, 1, "backup")
-    file = World().lxc_config(vmid)
+    file = _world().lxc_config(int(number))
     text = file.read_text()
     first = text.find("\n[")  # the live section ends at the first header
     place = len(text) if first < 0 else first + 1
     write_file(file, f"{text[:place]}lock: {word}\n{text[place:]}")
 
 
-def lock_file_held(arguments: list[str]) -> None:
+def lock_file_held(number: str = "101", seconds: str = "60") -> None:
     """Another process holds the lock file of container VMID (default 101) for SECONDS (default 60)."""
-    vmid, seconds = int(_word(arguments, 0, "101")), float(_word(arguments, 1, "60"))
-    path = Path(f"/run/lock/lxc/pve-config-{vmid}.lock")
+    path = Path(f"/run/lock/lxc/pve-config-{int(number)}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.fork():
         time.sleep(0.2)  # until it holds the lock
         return
     os.setsid()
     null = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(null, number)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
     Path(_HOLDER).write_text(str(os.getpid()))
     with path.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        time.sleep(seconds)
+        time.sleep(float(seconds))
     os._exit(0)
 
 
-def slow_task(arguments: list[str]) -> None:
+def slow_task(seconds: str = "10") -> None:
     """Every task waits SECONDS (default 10) before it does anything; a container being made is locked meanwhile."""
-    _set("slow-task", float(_word(arguments, 0, "10")))
+    _set("slow-task", float(seconds))
 
 
-def daemon_down(arguments: list[str]) -> None:
+def daemon_down() -> None:
     """Stop pvedaemon: the HTTPS API answers 595 to everything that needs it."""
-    del arguments
     subprocess.run(["systemctl", "stop", "pvedaemon.service"], check=True)
 
 
-def vm_with_gpu(arguments: list[str]) -> None:
+def vm_with_gpu(number: str = "201", address: str = "") -> None:
     """A virtual machine VMID (default 201) claims the PCI device ADDRESS (default: the first NVIDIA one) by hostpci0."""
-    vmid = int(_word(arguments, 0, "201"))
     cards = [file.parent.name for file in sorted(Path("/sys/bus/pci/devices").glob("*/vendor")) if file.read_text().strip() == "0x10de"]
-    address = _word(arguments, 1, cards[0] if cards else "0000:01:00.0")
+    address = address or (cards[0] if cards else "0000:01:00.0")
     lines = [f"#{_FOREIGN_MARK}", "cores: 8", f"hostpci0: {address},pcie=1", "memory: 65536", "name: old-kvm", "onboot: 1", "ostype: l26"]
-    write_file(World().qemu_config(vmid), "\n".join(lines) + "\n")
+    write_file(_world().qemu_config(int(number)), "\n".join(lines) + "\n")
 
 
 def clear() -> None:
     """Undo every fault of this part."""
-    world = World()
+    world = _world()
     world.path("/etc/lab/proxmox-faults.json").unlink(missing_ok=True)
     for file in (world.pve / "nodes").glob("*/*/*.conf"):
         text = file.read_text()
@@ -128,12 +122,12 @@ def clear() -> None:
     with contextlib.suppress(OSError, ValueError):
         os.kill(int(Path(_HOLDER).read_text()), 15)
     Path(_HOLDER).unlink(missing_ok=True)
-    if subprocess.run(["systemctl", "is-enabled", "--quiet", "pvedaemon.service"], check=False).returncode == 0:
+    if world.systemd and subprocess.run(["systemctl", "is-enabled", "--quiet", "pvedaemon.service"], check=False).returncode == 0:
         subprocess.run(["systemctl", "start", "pvedaemon.service"], check=False)
 
 
-# name: function of the arguments; its docstring's first line says what happens.
-FAULTS: dict[str, Callable[[list[str]], object]] = {
+# name: function of the words of the command line; its docstring's first line says what happens.
+FAULTS: dict[str, Callable[..., object]] = {
     "vmid-taken-by-foreign": vmid_taken,
     "template-missing": template_missing,
     "storage-full": storage_full,
@@ -143,10 +137,3 @@ FAULTS: dict[str, Callable[[list[str]], object]] = {
     "pvedaemon-down": daemon_down,
     "vm-claims-gpu": vm_with_gpu,
 }
-
-
-if __name__ == "__main__":
-    if sys.argv[1:2] == ["--clear"]:
-        clear()
-    else:
-        FAULTS[sys.argv[1]](sys.argv[2:])

@@ -111,10 +111,12 @@ def set_machine_config(ctx: Context, values: dict[str, Any]) -> None:
     delete = split_list(str(values.get("delete", "")))
     if not delete:
         raise PveError("virtual machines are files only in the lab: options can be deleted, not set", 501)
-    kept = {name: value for name, value in conf.items() if name not in delete}
     from lab.proxmox.world import write_file
 
-    write_file(ctx.world.qemu_config(values["vmid"]), "".join(f"{name}: {kept[name]}\n" for name in sorted(kept)))
+    live, bracket, rest = ctx.world.qemu_config(values["vmid"]).read_text().partition("\n[")
+    notes = [line for line in live.splitlines() if line.startswith("#")]
+    lines = [*notes, *(f"{name}: {conf[name]}" for name in sorted(conf) if name not in delete)]
+    write_file(ctx.world.qemu_config(values["vmid"]), "".join(f"{line}\n" for line in lines) + bracket + rest)
 
 
 @route("GET", "/nodes/{node}/qemu/{vmid}/status/current")
