@@ -118,5 +118,7 @@ def journal_lines(result: dict[str, Any], *, to_journal: bool) -> Iterator[str]:
     yield line(level, f"gpunode: verdict {result['verdict']}{label}: {len(result['gpus'])} GPUs, {good} of {len(result['pairs'])} pairs ok")
     for finding in result["findings"]:
         if finding["severity"] != "info":
-            text = f"gpunode: {finding['severity']} {finding['id']} {finding['subject']}: {finding['summary']}"
-            yield line(LEVELS[finding["severity"]], text + (f" Do: {finding['remedy']}" if finding["remedy"] else ""))
+            text = (
+                f"gpunode: {finding['severity']} {finding['id']} {finding['subject']}: {finding['summary']} ({finding['evidence'][:300]})"
+            )
+            yield line(LEVELS[finding["severity"]], f"{text} Do: {finding['remedy']}")
