@@ -110,7 +110,7 @@ def _notes(config: ConfigFile, majors: Sequence[int]) -> list[str]:
         if key == "lxc.environment.runtime" and value.startswith("CUDA_VISIBLE_DEVICES="):
             notes.append(f"{value} hides GPUs from what runs in the container")
         rule = re.match(r"c (\d+):", value) if re.fullmatch(r"lxc\.cgroup2?\.devices\.allow", key) else None
-        if rule is not None and int(rule[1]) not in {NVIDIA_MAJOR, *majors} and _passes_nvidia(config):
+        if rule is not None and _is_dynamic(int(rule[1])) and int(rule[1]) not in majors and _passes_nvidia(config):
             notes.append(f"{key}: {value} names a major that no NVIDIA driver has now; it was left")
         if key.startswith("lxc.cgroup.devices."):
             notes.append(f"{key} is a cgroup v1 key, without effect on cgroup v2")
@@ -119,6 +119,11 @@ def _notes(config: ConfigFile, majors: Sequence[int]) -> list[str]:
 
 def _passes_nvidia(config: ConfigFile) -> bool:
     return any(key == "lxc.mount.entry" and "dev/nvidia" in value for key, value in config.live.raw)
+
+
+def _is_dynamic(major: int) -> bool:
+    """Whether the kernel gives this character major to whoever asks, as it does to nvidia-uvm. Source: Linux, fs/char_dev.c."""
+    return 234 <= major <= 254 or 384 <= major <= 511
 
 
 def nvidia_majors(proc_devices: str) -> list[int]:
