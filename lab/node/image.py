@@ -70,7 +70,8 @@ def _machine_files() -> tuple[tuple[str, str], ...]:
 
 
 _BOOTSTRAP = """
-mkdir -p "$TREE" "$DEBS"
+mkdir -p "$TREE/etc/dpkg/dpkg.cfg.d" "$DEBS"
+echo force-unsafe-io >"$TREE/etc/dpkg/dpkg.cfg.d/90lab-unsafe-io"
 debootstrap --variant=minbase --cache-dir="$DEBS" "$SUITE" "$TREE" $MIRROR
 """
 _COPY = """
@@ -147,7 +148,6 @@ def _write_sources(tree: Path, recipe: Recipe) -> None:
     (tree / "etc/apt/sources.list.d/debian.sources").write_text(sources(recipe.suite, recipe.archive, mirror), encoding="utf-8")
     settings = ['Acquire::Languages "none";', *recipe.archive.settings]
     (tree / "etc/apt/apt.conf.d/90lab-machine").write_text("".join(f"{line}\n" for line in settings), encoding="utf-8")
-    (tree / "etc/dpkg/dpkg.cfg.d/90lab-unsafe-io").write_text("force-unsafe-io\n", encoding="utf-8")
 
 
 def repositories() -> Path:
