@@ -220,6 +220,9 @@ def networkd(net: dict[str, Any]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
+_NETWORKD = ("systemd-networkd.service", "systemd-networkd-wait-online.service", "systemd-networkd.socket")
+
+
 def _ifupdown(nets: list[dict[str, Any]]) -> None:
     lines = ["auto lo", "iface lo inet loopback", "iface lo inet6 loopback"]
     for net in nets:
@@ -235,6 +238,14 @@ def _ifupdown(nets: list[dict[str, Any]]) -> None:
             lines.append(f"iface {net['name']} inet manual")
     Path("/etc/network").mkdir(exist_ok=True)
     Path("/etc/network/interfaces").write_text("".join(f"{line}\n" for line in lines))
+    # As Proxmox does with a preset: at the first boot systemd would enable networkd beside ifupdown, and everything after
+    # network-online.target would wait two minutes in vain.
+    preset = Path("/etc/systemd/system-preset/00-pve-lxc.preset")
+    preset.parent.mkdir(parents=True, exist_ok=True)
+    preset.write_text("".join(f"disable {unit}\n" for unit in _NETWORKD))
+    for unit in _NETWORKD:
+        for link in Path("/etc/systemd/system").glob(f"*.wants/{unit}"):
+            link.unlink()
 
 
 def _timezone(zone: str) -> None:
