@@ -1,0 +1,24 @@
+"""The catalogue: every entry is one block in the file of its layer, its tests included."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..model import Problem
+from . import container, harmless, host, kernel, models, network, runtime, server, server_memory, xids
+
+CATALOGUE: Final[tuple[Problem, ...]] = (
+    *host.PROBLEMS,
+    *kernel.PROBLEMS,
+    *xids.PROBLEMS,
+    *container.PROBLEMS,
+    *runtime.PROBLEMS,
+    *models.PROBLEMS,
+    *server.PROBLEMS,
+    *server_memory.PROBLEMS,
+    *network.PROBLEMS,
+    *harmless.PROBLEMS,
+)
+"""All entries, from the hardware upwards, the harmless ones last."""
+
+BY_ID: Final = {problem.id: problem for problem in CATALOGUE}
