@@ -46,9 +46,7 @@ class Diagnosis:
         self.seen: dict[object, Seen] = {}
         self.sources: list[str] = []
         self._index = index_of(catalogue)
-        self._named = [
-            (problem.id, number, sign) for problem in catalogue for number, sign in enumerate(problem.signs) if sign.source
-        ]
+        self._named = [(problem.id, number, sign) for problem in catalogue for number, sign in enumerate(problem.signs) if sign.source]
 
     def open(self, source: str) -> Scanner:
         """A scanner for one source; the name is what evidence is quoted under."""
@@ -147,7 +145,7 @@ def ordered(found: list[Match], sources: Sequence[str] = ()) -> list[Match]:
         for match in found:
             if match is root or match.id in because or _leads_to(because, root.id, match.id):
                 continue
-            if _is_general_form(root, match) or (_explains(root, match) and _follows(root, match, rank)):
+            if _is_general_form(root, match) or (_explains(root, match) and _follows(root, match)):
                 because[match.id] = root.id
     tops = {match.id: _top(because, match.id) for match in found}
     groups: dict[str, list[Match]] = defaultdict(list)
@@ -194,7 +192,7 @@ def _is_general_form(root: Match, match: Match) -> bool:
     return match.id in root.problem.refines or bool(set(match.problem.tags) & set(root.problem.refines))
 
 
-def _follows(root: Match, match: Match, rank: dict[str, int]) -> bool:
+def _follows(root: Match, match: Match) -> bool:
     """Whether the consequence begins no earlier than its cause, by clock where both have the same, else by place."""
     cause, effect = root.evidence[0], match.evidence[0]
     if "aftermath" in match.problem.tags:

@@ -8,18 +8,76 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from itertools import product
-from typing import Final, Union
+from typing import Final, TypeAlias
 
 _ANY: Final = "\0"
 """A place of a pattern where letters may stand that it does not spell out: a word beside it is no whole word."""
 _GAP: Final = " "
 
 COMMON: Final = frozenset(
-    """and the for not with from this that error errors failed fail cuda memory nvidia gpu gpus python torch model file line info
-    warning runtimeerror exception server process device kernel driver version module is was are has have been already found use
-    used using size max requested true false none no of to in on at by could cannot""".split()
+    [
+        "and",
+        "the",
+        "for",
+        "not",
+        "with",
+        "from",
+        "this",
+        "that",
+        "error",
+        "errors",
+        "failed",
+        "fail",
+        "cuda",
+        "memory",
+        "nvidia",
+        "gpu",
+        "gpus",
+        "python",
+        "torch",
+        "model",
+        "file",
+        "line",
+        "info",
+        "warning",
+        "runtimeerror",
+        "exception",
+        "server",
+        "process",
+        "device",
+        "kernel",
+        "driver",
+        "version",
+        "module",
+        "is",
+        "was",
+        "are",
+        "has",
+        "have",
+        "been",
+        "already",
+        "found",
+        "use",
+        "used",
+        "using",
+        "size",
+        "max",
+        "requested",
+        "true",
+        "false",
+        "none",
+        "no",
+        "of",
+        "to",
+        "in",
+        "on",
+        "at",
+        "by",
+        "could",
+        "cannot",
+    ]
 )
 """Words that healthy logs are full of: never the one word that a block is searched for when a pattern has another."""
 
@@ -46,7 +104,7 @@ class Alternative:
         return re.compile(self.source, re.IGNORECASE | re.MULTILINE)
 
 
-@lru_cache(maxsize=None)
+@cache
 def alternatives(text: str, *, wordless: bool = False) -> tuple[Alternative, ...]:
     """Read a pattern: its top-level ``|`` and, where a choice inside it holds the telling word, that choice give one alternative each.
 
@@ -66,7 +124,7 @@ def alternatives(text: str, *, wordless: bool = False) -> tuple[Alternative, ...
     return tuple(found)
 
 
-@lru_cache(maxsize=None)
+@cache
 def plain(text: str) -> re.Pattern[str]:
     """The pattern as one regular expression, for texts that are searched whole."""
     return re.compile("|".join(source for source, _ in _Reader(text).read()), re.IGNORECASE | re.MULTILINE)
@@ -79,7 +137,7 @@ class _Choice:
     branches: list[list[_Cell]] = field(default_factory=list)
 
 
-_Cell = Union[str, _Choice]
+_Cell: TypeAlias = "str | _Choice"
 
 
 def _words(cells: str) -> frozenset[str]:

@@ -80,7 +80,9 @@ class Index:
             for alternative in alternatives(item.text):
                 self.by_anchor.setdefault(alternative.anchor, []).append((alternative, item))
             for text in (*item.near, *item.not_near):
-                alternatives(text, wordless=True)  # a pattern that cannot be read is an error of the catalogue, not of the log that meets it
+                alternatives(
+                    text, wordless=True
+                )  # a pattern that cannot be read is an error of the catalogue, not of the log that meets it
         self.anchors = frozenset(self.by_anchor)
 
 

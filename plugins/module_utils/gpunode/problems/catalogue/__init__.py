@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from ..model import Problem
 from . import container, harmless, host, kernel, models, network, runtime, server, server_memory, xids
+
+if TYPE_CHECKING:
+    from ..model import Problem
 
 CATALOGUE: Final[tuple[Problem, ...]] = (
     *host.PROBLEMS,

@@ -38,7 +38,9 @@ PROBLEMS = (
             Sign(r"nvidia-container-cli: .{0,60}permission", near=(r"lxc|hook|conf\.c",), within=20),
             Sign(r"/usr/share/lxc/hooks/nvidia.{0,80}(?:exited|failed|error)"),
         ),
-        shows=("run_buffer: 314 Script exited with status 1\nlxc_setup: 3388 Failed to run mount hooks\ndo_start: 1218 Failed to setup container \"102\"",),
+        shows=(
+            'run_buffer: 314 Script exited with status 1\nlxc_setup: 3388 Failed to run mount hooks\ndo_start: 1218 Failed to setup container "102"',
+        ),
         unlike=("lxc.hook.mount: /usr/share/lxc/hooks/nvidia",),
         sources=(
             "https://github.com/Saberwolf64/Proxmox-Nvidia-LXC-/issues/1",
@@ -94,7 +96,7 @@ PROBLEMS = (
             Sign(r"(?:Permission denied|Operation not permitted)[^\n]{0,40}/dev/nvidia"),
             Sign(r"NVML_ERROR_NO_PERMISSION"),
         ),
-        shows=("open(\"/dev/nvidia-uvm\", O_RDWR|O_CLOEXEC) = -1 EPERM (Operation not permitted)", "/dev/nvidiactl: Permission denied"),
+        shows=('open("/dev/nvidia-uvm", O_RDWR|O_CLOEXEC) = -1 EPERM (Operation not permitted)', "/dev/nvidiactl: Permission denied"),
         unlike=("crw-rw-rw- 1 root root 195, 255 Nov 30 09:00 /dev/nvidiactl",),
         sources=("https://github.com/jammsen/proxmox-setup-scripts/issues/7", _PVE_SOURCE),
         confidence=CERTAIN,
@@ -155,8 +157,10 @@ PROBLEMS = (
             Sign(r"mount\.(?:nfs|cifs)\S*: .{0,80}(?:Operation not permitted|access denied|Permission denied)"),
         ),
         shows=(
-            'audit: type=1400 audit(1548769210.717:50467): apparmor="DENIED" operation="mount" info="failed type match" error=-13 '
-            'profile="lxc-container-default-cgns" name="/mnt/models/" pid=3535 comm="mount" fstype="nfs" srcname="192.0.2.1:/srv/models"',
+            (
+                'audit: type=1400 audit(1548769210.717:50467): apparmor="DENIED" operation="mount" info="failed type match" error=-13 '
+                'profile="lxc-container-default-cgns" name="/mnt/models/" pid=3535 comm="mount" fstype="nfs" srcname="192.0.2.1:/srv/models"'
+            ),
         ),
         unlike=('apparmor="DENIED" operation="open" profile="/usr/sbin/ntpd" name="/snap/bin/" pid=1368 comm="ntpd" requested_mask="r"',),
         sources=("https://pve.proxmox.com/pve-docs/pct.1.html",),
@@ -170,10 +174,14 @@ PROBLEMS = (
         remedy="Where the program needs it: gpu_container_features nesting=1 (systemd, runc), else lxc.apparmor.profile for that container; "
         "many such denials are harmless.",
         severity=WARNING,
-        signs=(Sign(r"apparmor=\"DENIED\" [^\n]{0,200}profile=\"(?:/usr/bin/)?lxc-\d+_", not_near=(r"comm=\"\(?(?:sd-|systemd)",), within=0),),
+        signs=(
+            Sign(r"apparmor=\"DENIED\" [^\n]{0,200}profile=\"(?:/usr/bin/)?lxc-\d+_", not_near=(r"comm=\"\(?(?:sd-|systemd)",), within=0),
+        ),
         shows=(
-            'audit: type=1400 audit(1732960000.101:88): apparmor="DENIED" operation="ptrace" class="ptrace" '
-            'profile="lxc-200_</var/lib/lxc>" pid=71 comm="py-spy" requested_mask="read" denied_mask="read"',
+            (
+                'audit: type=1400 audit(1732960000.101:88): apparmor="DENIED" operation="ptrace" class="ptrace" '
+                'profile="lxc-200_</var/lib/lxc>" pid=71 comm="py-spy" requested_mask="read" denied_mask="read"'
+            ),
         ),
         unlike=('apparmor="STATUS" operation="profile_load" profile="/usr/bin/lxc-start" name="lxc-200_</var/lib/lxc>"',),
         sources=("https://pve.proxmox.com/pve-docs/chapter-pct.html",),
@@ -192,9 +200,11 @@ PROBLEMS = (
             Sign(r"runc create failed.{0,160}(?:apparmor|procfs|/proc/self/attr)"),
         ),
         shows=(
-            "Error response from daemon: failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: "
-            "unable to start container process: error during container init: open sysctl net.ipv4.ip_unprivileged_port_start file: reopen fd 8: "
-            "permission denied: unknown",
+            (
+                "Error response from daemon: failed to create task for container: failed to create shim task: OCI runtime create failed: runc create failed: "
+                "unable to start container process: error during container init: open sysctl net.ipv4.ip_unprivileged_port_start file: reopen fd 8: "
+                "permission denied: unknown"
+            ),
         ),
         unlike=("sysctl net.ipv4.ip_unprivileged_port_start = 1024",),
         sources=("https://github.com/ironicbadger/blog-ktz",),
@@ -214,8 +224,10 @@ PROBLEMS = (
             Sign(r"nvidia-container-cli: container error: cgroup subsystem devices not found"),
         ),
         shows=(
-            "nvidia-container-cli: mount error: failed to add device rules: unable to find any existing device filters attached to the cgroup: "
-            "bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown.",
+            (
+                "nvidia-container-cli: mount error: failed to add device rules: unable to find any existing device filters attached to the cgroup: "
+                "bpf_prog_query(BPF_CGROUP_DEVICE) failed: operation not permitted: unknown."
+            ),
         ),
         unlike=("nvidia-container-cli -k -d /dev/tty info",),
         sources=("https://github.com/NVIDIA/libnvidia-container/issues/154",),
@@ -318,8 +330,10 @@ PROBLEMS = (
             Sign(r"unknown setting '(?P<option>[^']+)'"),
         ),
         shows=(
-            '400 Parameter verification failed.\n{"lxc.cgroup2.devices.allow":"property is not defined in schema and the schema does not allow additional '
-            'properties"}',
+            (
+                '400 Parameter verification failed.\n{"lxc.cgroup2.devices.allow":"property is not defined in schema and the schema does not allow additional '
+                'properties"}'
+            ),
             "unable to modify read-only option: 'unprivileged'",
         ),
         unlike=("unprivileged: 1",),
@@ -332,7 +346,10 @@ PROBLEMS = (
         title="The container id is taken",
         cause="A container or virtual machine with this id exists already, possibly made in the same moment by another task.",
         remedy="Choose another gpu_container_vmid, or let pve_lxc adopt the existing one (adopt: true) when it is yours.",
-        signs=(Sign(r"\b(?:CT|VM) (?P<vmid>\d+) already exists"), Sign(r"unable to create (?:CT|VM) (?P<vmid>\d+): config file already exists")),
+        signs=(
+            Sign(r"\b(?:CT|VM) (?P<vmid>\d+) already exists"),
+            Sign(r"unable to create (?:CT|VM) (?P<vmid>\d+): config file already exists"),
+        ),
         shows=("unable to create CT 200 - CT 200 already exists on node 'pve1'",),
         unlike=("CT 200 already running",),
         sources=("https://github.com/ansible-collections/community.proxmox/issues/58",),
@@ -411,23 +428,29 @@ PROBLEMS = (
         layer=CONTAINER,
         title="/dev/shm is full",
         cause="The shared memory of the container is too small (docker gives 64 MB): worker processes and NCCL exchange data there. The disk is not full.",
-        remedy="docker: --shm-size=32g or --ipc=host; in LXC /dev/shm is half of the host's memory and counts against gpu_container_memory: "
-        "df -h /dev/shm, remount with a larger size.",
+        remedy="docker: --shm-size=32g or --ipc=host; in LXC /dev/shm is half of the host's memory and counts against gpu_container_memory_mib: "
+        "df -h /dev/shm, set gpu_container_shm_mib.",
         signs=(
             Sign(
                 r"No space left on device",
-                near=(r"/dev/shm|multiprocessing/(?:heap|shared_memory|synchronize)|shm_open|torch_shm_manager|ftruncate\(self|SharedMemory|psm_[\da-f]",),
+                near=(
+                    r"/dev/shm|multiprocessing/(?:heap|shared_memory|synchronize)|shm_open|torch_shm_manager|ftruncate\(self|SharedMemory|psm_[\da-f]",
+                ),
                 not_near=(r"huggingface|hf_hub|xet|/boot/",),
                 within=12,
             ),
-            Sign(r"(?:unable to|could not|cannot|failed to) (?:open|allocate|resize|create)? ?shared memory (?:object|file|segment|region)?.{0,80}"),
+            Sign(
+                r"(?:unable to|could not|cannot|failed to) (?:open|allocate|resize|create)? ?shared memory (?:object|file|segment|region)?.{0,80}"
+            ),
             Sign(r"NCCL WARN .{0,60}(?:Error while creating shared memory segment|posix_fallocate failed|shm_?open)"),
             Sign(r"Call to (?:posix_fallocate|shm_open|ftruncate) failed"),
             Sign(r"DataLoader worker .{0,60}(?:bus error|killed by signal: Bus error)|insufficient shared memory \(shm\)"),
         ),
         shows=(
-            '  File "/usr/lib/python3.10/multiprocessing/heap.py", line 81, in __init__\n    os.ftruncate(self.fd, size)\n'
-            "OSError: [Errno 28] No space left on device",
+            (
+                '  File "/usr/lib/python3.10/multiprocessing/heap.py", line 81, in __init__\n    os.ftruncate(self.fd, size)\n'
+                "OSError: [Errno 28] No space left on device"
+            ),
             "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-gR5qmR (size 9637888)",
         ),
         unlike=("RuntimeError: Task error: File reconstruction error: IO Error: No space left on device (os error 28)\nxet_get(",),
@@ -444,7 +467,7 @@ PROBLEMS = (
         layer=CONTAINER,
         title="Locked memory is limited",
         cause="Pinned host memory or RDMA registration needs more locked memory than the container's limit.",
-        remedy="lxc.prlimit.memlock: unlimited in the container's file (gpu_container does) and LimitMEMLOCK=infinity in the unit.",
+        remedy="lxc.prlimit.memlock: unlimited in the container's file (gpu_container_memlock) and LimitMEMLOCK=infinity in the unit.",
         signs=(
             Sign(r"ibv_(?:reg_mr|create_cq|create_qp)\S* failed.{0,40}(?:Cannot allocate memory|Operation not permitted)"),
             Sign(r"Call to ibv_\w+ failed with error Cannot allocate memory"),
@@ -468,7 +491,10 @@ PROBLEMS = (
             Sign(r"(?:set_mempolicy|mbind|numa_\w+|numactl)\b.{0,60}(?:Operation not permitted|Invalid argument|not allowed)"),
             Sign(r"Failed to bind .{0,40}NUMA node"),
         ),
-        shows=("numactl: set_mempolicy: Operation not permitted", "set_mempolicy: Operation not permitted\nsetting membind: Operation not permitted"),
+        shows=(
+            "numactl: set_mempolicy: Operation not permitted",
+            "set_mempolicy: Operation not permitted\nsetting membind: Operation not permitted",
+        ),
         unlike=("available: 2 nodes (0-1)",),
         sources=("https://github.com/sgl-project/sglang",),
         confidence=LIKELY,
@@ -500,7 +526,10 @@ PROBLEMS = (
             Sign(r"pthread_create failed.{0,60}(?:Resource temporarily unavailable|error code 11)|libgomp: Thread creation failed"),
             Sign(r"cgroup: fork rejected by pids controller"),
         ),
-        shows=("RuntimeError: can't start new thread", "cgroup: fork rejected by pids controller in /lxc/200/ns/system.slice/sglang.service"),
+        shows=(
+            "RuntimeError: can't start new thread",
+            "cgroup: fork rejected by pids controller in /lxc/200/ns/system.slice/sglang.service",
+        ),
         unlike=("Reducing Torch parallelism from 12 threads to 1 to avoid unnecessary CPU contention.",),
         sources=("https://docs.kernel.org/admin-guide/cgroup-v2.html",),
         confidence=CERTAIN,
@@ -516,8 +545,10 @@ PROBLEMS = (
             Sign(r"not a supported wheel on this platform", near=(r"manylinux_2_\d+",), within=3),
         ),
         shows=(
-            "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by "
-            "/srv/venv/lib/python3.11/site-packages/sglang/_core.abi3.so)",
+            (
+                "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by "
+                "/srv/venv/lib/python3.11/site-packages/sglang/_core.abi3.so)"
+            ),
         ),
         unlike=("ldd (Ubuntu GLIBC 2.39-0ubuntu8.6) 2.39",),
         sources=("https://github.com/ServerlessLLM/ServerlessLLM/issues/164",),
@@ -531,7 +562,9 @@ PROBLEMS = (
         cause="A library found at run time provides an older libstdc++ than an extension was built with (conda's often shadows the system's).",
         remedy="Use the system's: unset LD_LIBRARY_PATH or put /usr/lib/x86_64-linux-gnu first; or a newer distribution.",
         signs=(Sign(r"version `?'?(?:GLIBCXX|CXXABI)_[\d.]+'? not found"),),
-        shows=("ImportError: /opt/conda/lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /root/.cache/flashinfer/x.so)",),
+        shows=(
+            "ImportError: /opt/conda/lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found (required by /root/.cache/flashinfer/x.so)",
+        ),
         unlike=("GLIBCXX_3.4.30",),
         sources=("https://gcc.gnu.org/onlinedocs/libstdc++/manual/abi.html",),
         confidence=CERTAIN,
@@ -545,8 +578,10 @@ PROBLEMS = (
         remedy="NCCL_MNNVL_ENABLE=0, or pass /dev/nvidia-caps-imex-channels/channel0 (NVreg_CreateImexChannel0=1 on the host).",
         signs=(Sign(r"MNNVL .{0,60}is available but not working"), Sign(r"Check the IMEX channel configuration")),
         shows=(
-            "NCCL WARN MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration "
-            "(/dev/nvidia-caps-imex-channels). Set NCCL_MNNVL_ENABLE=0 to ignore this issue.",
+            (
+                "NCCL WARN MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel configuration "
+                "(/dev/nvidia-caps-imex-channels). Set NCCL_MNNVL_ENABLE=0 to ignore this issue."
+            ),
         ),
         unlike=("NCCL INFO MNNVL busId 0x1000 fabric UUID 0.0 cliqueId 0x0 state 3 healthMask 0x0",),
         sources=("https://github.com/NVIDIA/nccl/issues/1925",),

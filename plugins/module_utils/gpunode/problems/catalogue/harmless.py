@@ -6,7 +6,14 @@ from ..model import CONTAINER, HOST, INFO, NETWORK, RUNTIME, SERVER, Problem, Si
 
 
 def _harmless(
-    name: str, layer: str, title: str, cause: str, signs: tuple[str, ...], shows: tuple[str, ...], source: str, remedy: str = "Nothing to do."
+    name: str,
+    layer: str,
+    title: str,
+    cause: str,
+    signs: tuple[str, ...],
+    shows: tuple[str, ...],
+    source: str,
+    remedy: str = "Nothing to do.",
 ) -> Problem:
     return Problem(
         id=name,
@@ -49,7 +56,9 @@ PROBLEMS = (
             r"Using default MoE kernel config\. Performance might be sub-optimal",
             r"Using MoE kernel config with down_moe=False",
         ),
-        ("Using default MoE kernel config. Performance might be sub-optimal! Config file not found at /x/E=257,N=256,device_name=NVIDIA_H200.json",),
+        (
+            "Using default MoE kernel config. Performance might be sub-optimal! Config file not found at /x/E=257,N=256,device_name=NVIDIA_H200.json",
+        ),
         _SGLANG,
         "playbooks/tune.yml makes one where the Triton runner is used.",
     ),
@@ -84,8 +93,10 @@ PROBLEMS = (
         ),
         (
             "WARNING 06-16 20:46:09 [symm_mem.py:66] SymmMemCommunicator: Device capability 12.0 not supported, communicator is not available.",
-            "Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs. To silence this warning, specify "
-            "disable_custom_all_reduce=True explicitly.",
+            (
+                "Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs. To silence this warning, specify "
+                "disable_custom_all_reduce=True explicitly."
+            ),
         ),
         _VLLM,
     ),
@@ -100,7 +111,9 @@ PROBLEMS = (
             r"Using KV cache scaling factor 1\.0",
             r"Using FP8 KV cache but no scaling factors provided",
         ),
-        ("Using FP8 KV cache but no scaling factors provided. Defaulting to scaling factors of 1.0. This may lead to less accurate results!",),
+        (
+            "Using FP8 KV cache but no scaling factors provided. Defaulting to scaling factors of 1.0. This may lead to less accurate results!",
+        ),
         _SGLANG,
     ),
     _harmless(
@@ -109,7 +122,9 @@ PROBLEMS = (
         "Notes about speculative decoding",
         "Sampling options that do not work with it, and a lower acceptance rate with one draft layer.",
         (r"min_p and logit_bias parameters (?:won'?t|will not) work with speculative decoding", r"may result in lower acceptance rate"),
-        ("Enabling num_speculative_tokens > 1 will run multiple times of forward on same MTP layer,which may result in lower acceptance rate",),
+        (
+            "Enabling num_speculative_tokens > 1 will run multiple times of forward on same MTP layer,which may result in lower acceptance rate",
+        ),
         _VLLM,
     ),
     _harmless(
@@ -158,7 +173,9 @@ PROBLEMS = (
             r"The given buffer is not writable, and PyTorch does not support non-writable tensors",
             r"`torch_dtype` is deprecated",
         ),
-        ("FutureWarning: The cuda.cudart module is deprecated and will be removed in a future release, please switch to use the cuda.bindings.runtime module",),
+        (
+            "FutureWarning: The cuda.cudart module is deprecated and will be removed in a future release, please switch to use the cuda.bindings.runtime module",
+        ),
         "https://docs.python.org/3/library/warnings.html",
     ),
     _harmless(
@@ -204,8 +221,12 @@ PROBLEMS = (
         HOST,
         "AppArmor denials of services that have nothing to do with GPUs",
         "Profiles of desktop and network services deny what those services do not need.",
-        (r"apparmor=\"DENIED\" .{0,160}profile=\"/?(?:usr/s?bin/)?(?:ntpd|cupsd|cups-browsed|snap\S*|rsyslogd|chronyd|dhclient|named|man_filter|tcpdump)",),
-        ('audit: type=1400 audit(1753325024.836:58): apparmor="DENIED" operation="open" profile="/usr/sbin/ntpd" name="/snap/bin/" pid=1368',),
+        (
+            r"apparmor=\"DENIED\" .{0,160}profile=\"/?(?:usr/s?bin/)?(?:ntpd|cupsd|cups-browsed|snap\S*|rsyslogd|chronyd|dhclient|named|man_filter|tcpdump)",
+        ),
+        (
+            'audit: type=1400 audit(1753325024.836:58): apparmor="DENIED" operation="open" profile="/usr/sbin/ntpd" name="/snap/bin/" pid=1368',
+        ),
         "https://apparmor.net/",
     ),
     _harmless(
@@ -228,7 +249,9 @@ PROBLEMS = (
         "The kernel notes at boot that a slot or an idle link is slower than the card's best; the link's speed is judged under load "
         "(gpunode verify-p2p).",
         (r"Gb/s available PCIe bandwidth, limited by",),
-        ("pci 0000:09:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 link at 0000:00:03.1 (capable of 504.112 Gb/s",),
+        (
+            "pci 0000:09:00.0: 31.504 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x4 link at 0000:00:03.1 (capable of 504.112 Gb/s",
+        ),
         _KERNEL,
     ),
     _harmless(
@@ -259,7 +282,11 @@ PROBLEMS = (
         HOST,
         "Notes about sampling and clocks",
         "The kernel adapts the rate of its profiler or the clock source.",
-        (r"perf: interrupt took too long", r"clocksource: .{0,80}(?:skewed|unstable|Marking clocksource)", r"kauditd_printk_skb: \d+ callbacks suppressed"),
+        (
+            r"perf: interrupt took too long",
+            r"clocksource: .{0,80}(?:skewed|unstable|Marking clocksource)",
+            r"kauditd_printk_skb: \d+ callbacks suppressed",
+        ),
         ("perf: interrupt took too long (2513 > 2500), lowering kernel.perf_event_max_sample_rate to 79500",),
         _KERNEL,
     ),

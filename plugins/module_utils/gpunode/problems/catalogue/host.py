@@ -32,8 +32,10 @@ PROBLEMS = (
         ),
         shows=(
             "modprobe: FATAL: Module nvidia not found in directory /lib/modules/7.0.14-14-pve",
-            "Device /dev/nvidia0 does not exist\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the "
-            "latest NVIDIA driver is installed and running.\nnvidia/595.84, 7.0.2-6-pve: installed\n7.0.14-12-pve",
+            (
+                "Device /dev/nvidia0 does not exist\nNVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the "
+                "latest NVIDIA driver is installed and running.\nnvidia/595.84, 7.0.2-6-pve: installed\n7.0.14-12-pve"
+            ),
         ),
         unlike=("nvidia/595.84, 7.0.2-6-pve, x86_64: installed\n7.0.2-6-pve",),
         sources=("https://github.com/wvthoog/nvidia_vgpu_proxmox_7/issues/1", "https://pve.proxmox.com/wiki/Package_Repositories"),
@@ -57,10 +59,14 @@ PROBLEMS = (
             Sign(r"Module build for kernel (?P<kernel>\S+) was skipped since the kernel headers"),
         ),
         shows=(
-            "Error! Your kernel headers for kernel 6.17.13-2-pve cannot be found at /lib/modules/6.17.13-2-pve/build or "
-            "/lib/modules/6.17.13-2-pve/source.",
-            "ERROR: Unable to find the kernel source tree for the currently running kernel. Please make sure you have installed the kernel source "
-            "files for your kernel",
+            (
+                "Error! Your kernel headers for kernel 6.17.13-2-pve cannot be found at /lib/modules/6.17.13-2-pve/build or "
+                "/lib/modules/6.17.13-2-pve/source."
+            ),
+            (
+                "ERROR: Unable to find the kernel source tree for the currently running kernel. Please make sure you have installed the kernel source "
+                "files for your kernel"
+            ),
             "Module build for kernel 6.14.11-4-pve was skipped since the\nkernel headers for this kernel do not seem to be installed.",
         ),
         unlike=("Setting up proxmox-headers-7.0.14-14-pve (7.0.14-14) ...",),
@@ -89,11 +95,16 @@ PROBLEMS = (
             Sign(r"An error occurred while performing the step: \"?Building kernel modules"),
         ),
         shows=(
-            "Building module(s)...(bad exit status: 2)\nError! Bad return status for module build on kernel: 6.17.9-1-pve (x86_64)\n"
-            "Consult /var/lib/dkms/nvidia-current/550.163.01/build/make.log for more information.",
+            (
+                "Building module(s)...(bad exit status: 2)\nError! Bad return status for module build on kernel: 6.17.9-1-pve (x86_64)\n"
+                "Consult /var/lib/dkms/nvidia-current/550.163.01/build/make.log for more information."
+            ),
             "nvidia/os-pci.c:318:12: error: too few arguments to function 'pci_resize_resource'\nmake[3]: *** [nvidia/os-pci.o] Error 1",
         ),
-        unlike=("Building module:\nCleaning build area...\nnvidia.ko:\nRunning module version sanity check.", "Building module(s)... done."),
+        unlike=(
+            "Building module:\nCleaning build area...\nnvidia.ko:\nRunning module version sanity check.",
+            "Building module(s)... done.",
+        ),
         sources=(
             "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1143",
             "https://github.com/wvthoog/nvidia_vgpu_proxmox_7/issues/1",
@@ -109,7 +120,9 @@ PROBLEMS = (
         remedy="Install the compiler of the kernel (it is named in /proc/version) or set IGNORE_CC_MISMATCH=1 for the build.",
         signs=(
             Sign(r"cc-version-check failed|cc version check failed"),
-            Sign(r"compiler \S+ .{0,60}(?:does not|doesn'?t) (?:exactly )?match the compiler used to (?:build|compile) the (?:target )?kernel"),
+            Sign(
+                r"compiler \S+ .{0,60}(?:does not|doesn'?t) (?:exactly )?match the compiler used to (?:build|compile) the (?:target )?kernel"
+            ),
             Sign(r"gcc(?:-\d+)?: (?:error: )?unrecognized command[- ]line option", near=(r"dkms|nvidia",)),
         ),
         shows=(
@@ -204,8 +217,10 @@ PROBLEMS = (
             Sign(r"No devices were found", near=(r"nvidia-smi|NVRM|NVIDIA",), within=20),
         ),
         shows=(
-            "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85)\nNVRM: installed in this system is not supported by the\n"
-            "NVRM: NVIDIA 550.163.01 driver release.",
+            (
+                "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85)\nNVRM: installed in this system is not supported by the\n"
+                "NVRM: NVIDIA 550.163.01 driver release."
+            ),
         ),
         unlike=("SymmMemCommunicator: Device capability 12.0 not supported, communicator is not available.",),
         sources=("https://github.com/NVIDIA/open-gpu-kernel-modules",),
@@ -227,8 +242,10 @@ PROBLEMS = (
             Sign(r"CUDA_ERROR_STUB_LIBRARY|CUDA driver is a stub library"),
         ),
         shows=(
-            "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed "
-            "and running.",
+            (
+                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed "
+                "and running."
+            ),
             "RuntimeError: Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
             "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown",
         ),
@@ -250,8 +267,10 @@ PROBLEMS = (
             Sign(r"The following packages have unmet dependencies", near=(r"\bnvidia-|\blibcuda|\blibnvidia",), within=15),
         ),
         shows=(
-            "dpkg: error processing package nvidia-kernel-open-dkms (--configure):\n installed nvidia-kernel-open-dkms package post-installation "
-            "script subprocess returned error exit status 10",
+            (
+                "dpkg: error processing package nvidia-kernel-open-dkms (--configure):\n installed nvidia-kernel-open-dkms package post-installation "
+                "script subprocess returned error exit status 10"
+            ),
         ),
         unlike=("Setting up nvidia-kernel-open-dkms (595.71.05-1) ...",),
         sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1143",),
@@ -273,9 +292,11 @@ PROBLEMS = (
             Sign(r"API mismatch: the client has the version", near=(r"initramfs|dkms|apt|dpkg|persistenced|Xorg",), within=30),
         ),
         shows=(
-            "[    9.424670] NVRM: API mismatch: the client 'nvidia-persiste' (pid 1005)\n               NVRM: has the version 595.84, but this "
-            "kernel module has\n               NVRM: the version 595.80.  Please make sure that this\n               NVRM: kernel module and all "
-            "NVIDIA driver components\n               NVRM: have the same version.",
+            (
+                "[    9.424670] NVRM: API mismatch: the client 'nvidia-persiste' (pid 1005)\n               NVRM: has the version 595.84, but this "
+                "kernel module has\n               NVRM: the version 595.80.  Please make sure that this\n               NVRM: kernel module and all "
+                "NVIDIA driver components\n               NVRM: have the same version."
+            ),
         ),
         unlike=("NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  595.84",),
         sources=("https://github.com/Frogging-Family/nvidia-all/issues/394",),
@@ -299,9 +320,11 @@ PROBLEMS = (
             Sign(r"API mismatch: .{0,20}version"),
         ),
         shows=(
-            "[ 8957.099615] NVRM: API mismatch: the client has the version 570.148.08, but\n[ 8957.099615] NVRM: this kernel module has the version "
-            "570.148.06.  Please\n[ 8957.099615] NVRM: make sure that this kernel module and all NVIDIA driver\n[ 8957.099615] NVRM: components "
-            "have the same version.",
+            (
+                "[ 8957.099615] NVRM: API mismatch: the client has the version 570.148.08, but\n[ 8957.099615] NVRM: this kernel module has the version "
+                "570.148.06.  Please\n[ 8957.099615] NVRM: make sure that this kernel module and all NVIDIA driver\n[ 8957.099615] NVRM: components "
+                "have the same version."
+            ),
         ),
         unlike=("NVRM: version 570.148.06",),
         sources=("https://github.com/nvidiavgpuarchive/index/issues/1",),
@@ -441,10 +464,14 @@ PROBLEMS = (
             Sign(r"nvidia-fabricmanager\.service: (?:Failed with result|Main process exited, code=exited, status=1)"),
         ),
         shows=(
-            "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might "
-            "have already set an error? Error 802: system not yet initialized",
-            "fabric manager NVIDIA GPU driver interface version 580.105.08 don't match with driver version 580.126.09. Please update with matching "
-            "NVIDIA driver package.",
+            (
+                "RuntimeError: Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before calling NumCudaDevices() that might "
+                "have already set an error? Error 802: system not yet initialized"
+            ),
+            (
+                "fabric manager NVIDIA GPU driver interface version 580.105.08 don't match with driver version 580.126.09. Please update with matching "
+                "NVIDIA driver package."
+            ),
         ),
         unlike=("nv-fabricmanager: Successfully configured all the available NVSwitches to route GPU NVLink traffic.",),
         sources=(
@@ -464,7 +491,9 @@ PROBLEMS = (
         "gpu_container_gpus) until it answers.",
         consequence="cuInit returns 999 for every process that can see the card.",
         signs=(
-            Sign(r"Unable to determine the device handle for GPU ?\d*:? ?(?P<gpu>[\da-fA-F:.]+)?:? .{0,60}(?:Unknown Error|Not Found|No such)"),
+            Sign(
+                r"Unable to determine the device handle for GPU ?\d*:? ?(?P<gpu>[\da-fA-F:.]+)?:? .{0,60}(?:Unknown Error|Not Found|No such)"
+            ),
             Sign(r"\bGPU (?P<gpu>[\da-fA-F]{4,8}:[\da-fA-F:.]+):? .{0,30}Unknown Error"),
         ),
         shows=(
@@ -494,8 +523,10 @@ PROBLEMS = (
         ),
         shows=(
             "cuInit: 999",
-            "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable "
-            "CUDA_VISIBLE_DEVICES after program start.",
+            (
+                "UserWarning: CUDA initialization: CUDA unknown error - this may be due to an incorrectly set up environment, e.g. changing env variable "
+                "CUDA_VISIBLE_DEVICES after program start."
+            ),
         ),
         unlike=("cuInit: 0", "unknown error code 9990"),
         sources=("https://github.com/NVIDIA/nvidia-container-toolkit/issues/1934",),
@@ -590,7 +621,9 @@ PROBLEMS = (
             Sign(r"all CUDA-capable devices are busy or unavailable"),
             Sign(r"CUDA_ERROR_DEVICE_UNAVAILABLE|cudaErrorDevicesUnavailable"),
         ),
-        shows=("RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\nall CUDA-capable devices are busy or unavailable",),
+        shows=(
+            "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\nall CUDA-capable devices are busy or unavailable",
+        ),
         unlike=("Compute Mode : Default",),
         sources=("https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html",),
         confidence=LIKELY,
@@ -600,7 +633,7 @@ PROBLEMS = (
         layer=HOST,
         title="apt is refused by Proxmox's enterprise repository",
         cause="The enterprise repository is enabled without a subscription.",
-        remedy="Disable it and use pve-no-subscription (pve_host does: Enabled: no in pve-enterprise.sources and ceph.sources), then apt update.",
+        remedy="Disable it and use pve-no-subscription (pve_host_no_subscription: true does: Enabled: no in pve-enterprise.sources and ceph.sources), then apt update.",
         signs=(
             Sign(r"enterprise\.proxmox\.com\S* .{0,80}401 Unauthorized"),
             Sign(r"The repository '?https?://enterprise\.proxmox\.com.{0,80}is not signed"),
@@ -619,7 +652,7 @@ PROBLEMS = (
         layer=HOST,
         title="pvesh: proxy loop",
         cause="The node name in the API path is not exactly this host's name (another case, a full domain name).",
-        remedy="Use the exact name: pvesh get /nodes lists it, hostname -s must equal it (gpu_container_node).",
+        remedy="Use the exact name: pvesh get /nodes lists it, hostname -s must equal it.",
         signs=(Sign(r"proxy loop detected"),),
         shows=("proxy handler failed: proxy loop detected - aborting",),
         unlike=("proxy: connection to 192.0.2.8:8006 established",),
@@ -661,4 +694,3 @@ PROBLEMS = (
         confidence=LIKELY,
     ),
 )
-

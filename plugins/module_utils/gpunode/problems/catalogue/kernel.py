@@ -22,8 +22,10 @@ PROBLEMS = (
             Sign(r"AMD-Vi: (?:Event logged \[)?(?:ILLEGAL_DEV_TABLE_ENTRY|INVALID_DEVICE_REQUEST|Completion-Wait loop timed out)"),
         ),
         shows=(
-            "nvidia 0000:09:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0012 address=0xf8000000 flags=0x0030]\n"
-            "NVRM: Xid (PCI:0000:09:00): 154, GPU recovery action: Node Reboot Required",
+            (
+                "nvidia 0000:09:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0012 address=0xf8000000 flags=0x0030]\n"
+                "NVRM: Xid (PCI:0000:09:00): 154, GPU recovery action: Node Reboot Required"
+            ),
             "DMAR: [DMA Write NO_PASID] Request device [17:00.0] fault addr 0x38fffe0000 [fault reason 0x05] PTE Write access is not set",
         ),
         unlike=("AMD-Vi: Interrupt remapping enabled", "iommu: Default domain type: Translated"),
@@ -40,7 +42,7 @@ PROBLEMS = (
         layer=HOST,
         title="ACS redirects traffic between GPUs",
         cause="Access control services on root or switch ports send peer traffic up through the IOMMU instead of directly to the other GPU.",
-        remedy="Clear it on every bridge at each boot (pve_host_acs: disabled, or setpci -s BRIDGE ECAP_ACS+6.w=0000), or switch ACS off in "
+        remedy="Clear it on every bridge at each boot (pve_host_acs_redirect_off: true, or setpci -s BRIDGE ECAP_ACS+6.w=0000), or switch ACS off in "
         "the firmware; remove pcie_acs_override from the kernel command line.",
         consequence="The first collective hangs, or transfers between GPUs below one switch run at half speed.",
         signs=(
@@ -53,7 +55,10 @@ PROBLEMS = (
             "\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-",
             "\t\tACSCap:\tSrcValid+ TransBlk+ ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans+",
         ),
-        sources=("https://github.com/NVIDIA/nccl/issues/2079", "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"),
+        sources=(
+            "https://github.com/NVIDIA/nccl/issues/2079",
+            "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+        ),
         confidence=LIKELY,
         explains=("p2p-hang", "collective"),
     ),
@@ -66,7 +71,9 @@ PROBLEMS = (
         signs=(
             Sign(r"mapping of buffer object failed"),
             Sign(r"CUDA_ERROR_MAP_FAILED|cudaErrorMapBufferObjectFailed"),
-            Sign(r"peer access is not supported between these two devices|cudaErrorPeerAccessUnsupported|CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"),
+            Sign(
+                r"peer access is not supported between these two devices|cudaErrorPeerAccessUnsupported|CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
+            ),
             Sign(r"NVRM: .{0,80}(?:failed to map|unable to map).{0,40}(?:peer|BAR)"),
         ),
         shows=(
@@ -93,7 +100,10 @@ PROBLEMS = (
         ),
         shows=("Verification error @ element 0: val = nan, ref = 0.000000",),
         unlike=("# Out of bounds values : 0 OK",),
-        sources=("https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1257", "https://github.com/tinygrad/open-gpu-kernel-modules/issues/30"),
+        sources=(
+            "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1257",
+            "https://github.com/tinygrad/open-gpu-kernel-modules/issues/30",
+        ),
         confidence=LIKELY,
         tags=("p2p",),
         explains=("nan-logits",),
@@ -104,7 +114,7 @@ PROBLEMS = (
         title="The first collective between the GPUs never ends",
         cause="Peer-to-peer traffic does not get through: IOMMU translation and PCIe ACS send it through the IOMMU (or HMM locks it up), although "
         "NCCL initialised.",
-        remedy="gpunode verify-p2p. Then pve_host_iommu: off or pt, ACS off (pve_host_acs), nvidia_driver_uvm_disable_hmm: true; NCCL_P2P_LEVEL must "
+        remedy="gpunode verify-p2p. Then pve_host_iommu: off or pt, ACS off (pve_host_acs_redirect_off), nvidia_driver_uvm_disable_hmm: true; NCCL_P2P_LEVEL must "
         "fit the topology. As a slow way out: NCCL_P2P_DISABLE=1.",
         consequence="GPUs at 100 % and about 140 W, the server never becomes ready.",
         signs=(
@@ -115,9 +125,11 @@ PROBLEMS = (
             ),
         ),
         shows=(
-            "NCCL INFO comm 0x55d rank 1 nranks 2 cudaDev 1 nvmlDev 1 - Init COMPLETE\n"
-            "INFO 11-30 10:00:00 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds. This typically happens when "
-            "some processes are hanging or doing some time-consuming work (e.g. compilation, weight/kv cache quantization).",
+            (
+                "NCCL INFO comm 0x55d rank 1 nranks 2 cudaDev 1 nvmlDev 1 - Init COMPLETE\n"
+                "INFO 11-30 10:00:00 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds. This typically happens when "
+                "some processes are hanging or doing some time-consuming work (e.g. compilation, weight/kv cache quantization)."
+            ),
         ),
         unlike=("NCCL INFO comm 0x55d rank 1 nranks 2 cudaDev 1 nvmlDev 1 - Init COMPLETE",),
         sources=("https://github.com/vllm-project/vllm/issues/33041", "https://github.com/NVIDIA/nccl/issues/1999"),
@@ -220,7 +232,7 @@ PROBLEMS = (
         layer=CONTAINER,
         title="The kernel killed a process at the container's memory limit",
         cause="The container's memory limit (or the host's memory) was exhausted and the kernel killed a process.",
-        remedy="Raise gpu_container_memory (loading needs about the checkpoint's size in page cache and pinned buffers), or lower the load's use of "
+        remedy="Raise gpu_container_memory_mib (loading needs about the checkpoint's size in page cache and pinned buffers), or lower the load's use of "
         "host memory: fewer loader threads in sglang_server_flags (model-loader-extra-config), no hierarchical cache.",
         consequence="The server or one of its workers dies by SIGKILL (-9), often while it loads weights.",
         signs=(
@@ -231,8 +243,10 @@ PROBLEMS = (
             Sign(r"\bOOMKilled\b"),
         ),
         shows=(
-            "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=ns,mems_allowed=0-1,oom_memcg=/lxc/200,task_memcg=/lxc/200/ns/system.slice/"
-            "sglang.service,task=sglang::schedul,pid=86398,uid=0",
+            (
+                "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=ns,mems_allowed=0-1,oom_memcg=/lxc/200,task_memcg=/lxc/200/ns/system.slice/"
+                "sglang.service,task=sglang::schedul,pid=86398,uid=0"
+            ),
             "sglang.service: A process of this unit has been killed by the OOM killer.",
         ),
         unlike=("[Autotuner]: OOM detected, falling back to default tactic",),
@@ -247,7 +261,7 @@ PROBLEMS = (
         layer=HOST,
         title="The host ran out of memory",
         cause="The kernel's OOM killer ended a process because the host's memory was exhausted (ZFS's cache counts: zfs_arc_max).",
-        remedy="free -h; limit the ZFS cache and the containers' memory so that they fit together; add swap only for the host's own services.",
+        remedy="free -h; limit the ZFS cache (pve_host_zfs_arc_max_gib) and the containers' memory so that they fit together; add swap only for the host's own services.",
         signs=(
             Sign(r"Out of memory: Kill(?:ed)? process (?P<pid>\d+)"),
             Sign(r"oom-kill:constraint=CONSTRAINT_NONE"),
@@ -331,8 +345,10 @@ PROBLEMS = (
         remedy="Look for an Xid or fabric manager error at the same time; then check that NCCL, CUDA and driver versions fit (pip list | grep nccl).",
         signs=(Sign(r"segfault at .{0,120} in (?P<library>lib(?:nccl|cuda|nvidia)\S*)\["),),
         shows=(
-            "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in "
-            "libnccl.so.2[7f7c7ac00000+d3d3000]",
+            (
+                "pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 sp 00007f7c12fd7c30 error 4 in "
+                "libnccl.so.2[7f7c7ac00000+d3d3000]"
+            ),
         ),
         unlike=("cron[812]: segfault at 0 ip 0000 sp 0000 error 4 in libc.so.6[7f00+1000]",),
         sources=("https://github.com/leptonai/gpud",),

@@ -10,7 +10,7 @@ PROBLEMS = (
         layer=MODEL,
         title="The disk of the model cache is full",
         cause="There is no room where the Hugging Face cache (or another cache of the server) lies.",
-        remedy="df -h of the path; free space (hf cache prune; old releases in /opt/sglang/releases), or point model_store_path (HF_HOME) to a larger disk.",
+        remedy="df -h of the path; free space (hf cache prune; old releases in /opt/sglang/releases), or point model_store_cache (HF_HOME) to a larger disk.",
         consequence="The download stops and leaves *.incomplete files.",
         signs=(
             Sign(r"Not enough free disk space to download the file"),
@@ -19,8 +19,10 @@ PROBLEMS = (
             Sign(r"\bENOSPC\b"),
         ),
         shows=(
-            "UserWarning: Not enough free disk space to download the file. The expected file size is: 31264.22 MB. The target location "
-            "/root/.cache/huggingface/hub/models--x/blobs only has 25030.56 MB free disk space.",
+            (
+                "UserWarning: Not enough free disk space to download the file. The expected file size is: 31264.22 MB. The target location "
+                "/root/.cache/huggingface/hub/models--x/blobs only has 25030.56 MB free disk space."
+            ),
             "RuntimeError: Task error: File reconstruction error: IO Error: No space left on device (os error 28)",
         ),
         unlike=("/dev/sda1  1.8T  900G  900G  50% /srv/models",),
@@ -42,11 +44,16 @@ PROBLEMS = (
             Sign(r"couldn'?t find (?:them|it) in the cached files"),
         ),
         shows=(
-            "huggingface_hub.utils._http.OfflineModeIsEnabled: Cannot reach https://huggingface.co/api/models/org/model: offline mode is enabled. "
-            "To disable it, please unset the `HF_HUB_OFFLINE` environment variable.",
+            (
+                "huggingface_hub.utils._http.OfflineModeIsEnabled: Cannot reach https://huggingface.co/api/models/org/model: offline mode is enabled. "
+                "To disable it, please unset the `HF_HUB_OFFLINE` environment variable."
+            ),
         ),
         unlike=("HF_HUB_OFFLINE=1",),
-        sources=("https://github.com/vllm-project/vllm/issues/3719", "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables"),
+        sources=(
+            "https://github.com/vllm-project/vllm/issues/3719",
+            "https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables",
+        ),
         confidence=CERTAIN,
         explains=("tokenizer-missing",),
     ),
@@ -59,8 +66,10 @@ PROBLEMS = (
         "(gpunode model-info REPO searches every layout).",
         signs=(Sign(r"Cannot find an appropriate cached snapshot folder for the specified revision"),),
         shows=(
-            "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder for the specified revision on the local "
-            "disk and outgoing traffic has been disabled.",
+            (
+                "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate cached snapshot folder for the specified revision on the local "
+                "disk and outgoing traffic has been disabled."
+            ),
         ),
         unlike=("Found local HF snapshot for openai/gpt-oss-120b at /srv/hf/hub/models--openai--gpt-oss-120b/snapshots/0000",),
         sources=("https://github.com/flagos-ai/vllm-plugin-FL/issues/185",),
@@ -73,7 +82,7 @@ PROBLEMS = (
         layer=MODEL,
         title="The hub refuses the repository",
         cause="The repository is gated or private and no token with access is given, or its name is wrong.",
-        remedy="Accept the licence on the model's page, hf auth login (or HF_TOKEN in model_store_token), and check the name; then hf auth whoami.",
+        remedy="Accept the licence on the model's page, hf auth login (or HF_TOKEN), and check the name; then hf auth whoami.",
         signs=(
             Sign(r"Access to model \S+ is restricted|GatedRepoError|Cannot access gated repo"),
             Sign(r"RepositoryNotFoundError|Repository Not Found for url"),
@@ -95,12 +104,14 @@ PROBLEMS = (
         layer=MODEL,
         title="The hub limits the rate",
         cause="Too many requests from this address without a token.",
-        remedy="Set a token (model_store_token), fetch with fewer workers (hf download --max-workers 4), and serve with HF_HUB_OFFLINE=1.",
+        remedy="Set a token (HF_TOKEN), fetch with fewer workers (hf download --max-workers 4), and serve with HF_HUB_OFFLINE=1.",
         signs=(
             Sign(r"429 Client Error.{0,120}"),
             Sign(r"(?:HTTP|status code:?|Error) ?429|Too Many Requests", near=(r"hugging|hf\.co|hf_",), within=10),
         ),
-        shows=("requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/org/model/resolve/main/x",),
+        shows=(
+            "requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/org/model/resolve/main/x",
+        ),
         unlike=("HTTP/1.1 200 OK",),
         sources=("https://huggingface.co/docs/hub/rate-limits",),
         confidence=CERTAIN,
@@ -174,7 +185,9 @@ PROBLEMS = (
             Sign(r"has no (?:SGLang|vLLM) implementation and the Transformers implementation is not compatible"),
             Sign(r"Unsupported architectures: (?P<architecture>\w+)"),
         ),
-        shows=("ValueError: Model architectures ['GlmMoeDsaForCausalLM'] are not supported for now. Supported architectures: dict_keys([...])",),
+        shows=(
+            "ValueError: Model architectures ['GlmMoeDsaForCausalLM'] are not supported for now. Supported architectures: dict_keys([...])",
+        ),
         unlike=("Resolved architecture: GlmMoeDsaForCausalLM",),
         sources=("https://github.com/sgl-project/sglang",),
         confidence=CERTAIN,
@@ -208,13 +221,18 @@ PROBLEMS = (
         cause="Shared-expert fusion is on although the checkpoint keeps the shared experts out of FP4: packed and plain sizes differ.",
         remedy="Add --disable-shared-experts-fusion to sglang_server_flags, or use sglang 0.5.18 or newer, which switches it off by itself.",
         signs=(
-            Sign(r"size of tensor a \((?P<half>\d+)\) must match the size of tensor b \(\d+\)", near=(r"load_weights|experts?|weight_loader|3072",)),
+            Sign(
+                r"size of tensor a \((?P<half>\d+)\) must match the size of tensor b \(\d+\)",
+                near=(r"load_weights|experts?|weight_loader|3072",),
+            ),
             Sign(r"size of tensor a \(3072\) must match the size of tensor b \(6144\)"),
             Sign(r"(?:3072|6144)[^\n]{0,60}(?:3072|6144)[^\n]{0,80}shared_experts?"),
         ),
         shows=(
-            "[TP2] Scheduler hit an exception: Traceback (most recent call last):\n"
-            "RuntimeError: The size of tensor a (3072) must match the size of tensor b (6144) at non-singleton dimension 1",
+            (
+                "[TP2] Scheduler hit an exception: Traceback (most recent call last):\n"
+                "RuntimeError: The size of tensor a (3072) must match the size of tensor b (6144) at non-singleton dimension 1"
+            ),
         ),
         unlike=("RuntimeError: The size of tensor a (7) must match the size of tensor b (8) at non-singleton dimension 0",),
         sources=("https://github.com/sgl-project/sglang/issues/29562", "https://github.com/sgl-project/sglang/pull/29580"),
@@ -231,12 +249,20 @@ PROBLEMS = (
         consequence="Out of memory while the weights are created.",
         signs=(
             Sign(r"Local/global number of experts: \d+/(?P<experts>256|384|512)\b", near=(r"CUDA out of memory",), within=400),
-            Sign(r"Local/global number of experts: \d+/(?P<experts>\d+)\b", near=(r"CUDA out of memory[^\n]*", r"create_weights|modelopt\.py"), within=400),
-            Sign(r"Attempted to load weight \(torch\.Size\(\[(?P<held>\d{2,3})\]\)\) into parameter \(torch\.Size\(\[(?P<experts>256|384|512)\]\)\)"),
+            Sign(
+                r"Local/global number of experts: \d+/(?P<experts>\d+)\b",
+                near=(r"CUDA out of memory[^\n]*", r"create_weights|modelopt\.py"),
+                within=400,
+            ),
+            Sign(
+                r"Attempted to load weight \(torch\.Size\(\[(?P<held>\d{2,3})\]\)\) into parameter \(torch\.Size\(\[(?P<experts>256|384|512)\]\)\)"
+            ),
         ),
         shows=(
-            "[EP Rank 0/4] Expert parallelism is enabled. Local/global number of experts: 64/256\n"
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 93.64 GiB",
+            (
+                "[EP Rank 0/4] Expert parallelism is enabled. Local/global number of experts: 64/256\n"
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 93.64 GiB"
+            ),
             "AssertionError: Attempted to load weight (torch.Size([168])) into parameter (torch.Size([256]))",
         ),
         unlike=("[EP Rank 0/4] Expert parallelism is enabled. Local/global number of experts: 42/168",),
@@ -290,10 +316,14 @@ PROBLEMS = (
             Sign(r"quantization is currently not supported for|is not supported for quantization method"),
         ),
         shows=(
-            "ValueError: Quantization method specified in the model config (modelopt) does not match the quantization method specified in the "
-            "`quantization` argument (fp8).",
+            (
+                "ValueError: Quantization method specified in the model config (modelopt) does not match the quantization method specified in the "
+                "`quantization` argument (fp8)."
+            ),
         ),
-        unlike=("Detected ModelOpt NVFP4 checkpoint (quant_algo=NVFP4). Please note that the format is experimental and could change in future.",),
+        unlike=(
+            "Detected ModelOpt NVFP4 checkpoint (quant_algo=NVFP4). Please note that the format is experimental and could change in future.",
+        ),
         sources=("https://docs.sglang.io/advanced_features/quantization.html",),
         confidence=CERTAIN,
     ),
@@ -307,7 +337,9 @@ PROBLEMS = (
         signs=(
             Sign(r"output_partition_size = \d+ is not divisible by weight quantization block_[nk]"),
             Sign(r"input_size_per_partition = \d+ is not divisible by weight quantization block_k"),
-            Sign(r"(?:num_attention_heads|num_heads|num_kv_heads|attention heads).{0,60}(?:must be )?(?:not )?divisible by.{0,40}(?:tp_size|tensor parallel|world_size)?"),
+            Sign(
+                r"(?:num_attention_heads|num_heads|num_kv_heads|attention heads).{0,60}(?:must be )?(?:not )?divisible by.{0,40}(?:tp_size|tensor parallel|world_size)?"
+            ),
             Sign(r"assert self\.total_num_(?:kv_)?heads % \w*tp_size == 0"),
             Sign(r"\d+ is not divisible by \d+", near=(r"parallel_state|divide\(|ensure_divisibility|tp_size",), within=30),
         ),
@@ -331,7 +363,9 @@ PROBLEMS = (
             Sign(r"Tokenizer class (?P<tokenizer>\w+) does not exist or is not currently imported"),
             Sign(r"data did not match any variant of untagged enum"),
         ),
-        shows=("OSError: Can't load tokenizer for '/models/glm-5-nvfp4'. If you were trying to load it from 'https://huggingface.co/models', make sure",),
+        shows=(
+            "OSError: Can't load tokenizer for '/models/glm-5-nvfp4'. If you were trying to load it from 'https://huggingface.co/models', make sure",
+        ),
         unlike=("tokenizer_path='/models/glm-5-nvfp4'",),
         sources=("https://huggingface.co/docs/transformers/main_classes/tokenizer",),
         confidence=LIKELY,
@@ -341,7 +375,7 @@ PROBLEMS = (
         layer=MODEL,
         title="The model path holds no model",
         cause="The path has no config.json: another layout of the cache, a folder above the snapshot, or a mount that is missing in the container.",
-        remedy="gpunode model-info PATH finds the checkpoint in any cache layout; check gpu_container_mounts and model_store_path.",
+        remedy="gpunode model-info PATH finds the checkpoint in any cache layout; check gpu_container_mounts and model_store_cache.",
         signs=(
             Sign(r"does not appear to have a file named config\.json"),
             Sign(r"(?:No such file or directory|FileNotFoundError)[^\n]{0,160}config\.json"),
@@ -350,8 +384,10 @@ PROBLEMS = (
             Sign(r"Repo id must (?:be in the form|use alphanumeric)"),
         ),
         shows=(
-            "OSError: /models/glm-5 does not appear to have a file named config.json. Checkout 'https://huggingface.co//models/glm-5/tree/main' for "
-            "available files.",
+            (
+                "OSError: /models/glm-5 does not appear to have a file named config.json. Checkout 'https://huggingface.co//models/glm-5/tree/main' for "
+                "available files."
+            ),
             "huggingface_hub.errors.HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/models/glm-5'.",
         ),
         unlike=("loading configuration file /models/glm-5/config.json",),
@@ -360,4 +396,3 @@ PROBLEMS = (
         explains=("tokenizer-missing",),
     ),
 )
-

@@ -17,8 +17,10 @@ PROBLEMS = (
             Sign(r"(?:TCPStore|c10d|init_process_group|rendezvous|MASTER_PORT|dist[-_]init)[^\n]{0,160}[Aa]ddress already in use"),
         ),
         shows=(
-            "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, "
-            "message: address already in use.",
+            (
+                "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, "
+                "message: address already in use."
+            ),
         ),
         unlike=("init_method=tcp://127.0.0.1:29500 rank=0",),
         sources=("https://github.com/om-ai-lab/VLM-R1/issues/289",),
@@ -56,7 +58,9 @@ PROBLEMS = (
         signs=(
             Sign(r"client socket has (?:failed to connect|timed out)"),
             Sign(r"DistStoreError|Timed out after \d+ seconds waiting for clients"),
-            Sign(r"Gloo connectFullMesh failed|\[(?:\S*/)?gloo/\S+\][^\n]{0,120}(?:timed out|Timed out|[Cc]onnection (?:refused|reset|closed))"),
+            Sign(
+                r"Gloo connectFullMesh failed|\[(?:\S*/)?gloo/\S+\][^\n]{0,120}(?:timed out|Timed out|[Cc]onnection (?:refused|reset|closed))"
+            ),
             Sign(r"torch\.distributed\.DistNetworkError"),
             Sign(r"NCCL WARN .{0,60}(?:connect to \S+ (?:failed|returned)|Connection (?:refused|timed out)|No route to host)"),
         ),
@@ -121,7 +125,10 @@ PROBLEMS = (
             Sign(r"Could not resolve (?:host|'\S+')|failed to lookup address information"),
             Sign(r"NameResolutionError|getaddrinfo failed"),
         ),
-        shows=("Err:1 http://deb.debian.org/debian trixie InRelease\n  Temporary failure resolving 'deb.debian.org'", "socket.gaierror: [Errno -2] Name or service not known"),
+        shows=(
+            "Err:1 http://deb.debian.org/debian trixie InRelease\n  Temporary failure resolving 'deb.debian.org'",
+            "socket.gaierror: [Errno -2] Name or service not known",
+        ),
         unlike=("nameserver 192.0.2.53",),
         sources=("https://pve.proxmox.com/pve-docs/chapter-pct.html",),
         confidence=CERTAIN,
@@ -139,7 +146,9 @@ PROBLEMS = (
             Sign(r"self[- ]signed certificate in certificate chain|unable to get local issuer certificate"),
             Sign(r"certificate (?:has expired|is not yet valid)|invalid peer certificate"),
         ),
-        shows=("ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate (_ssl.c:1010)",),
+        shows=(
+            "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate (_ssl.c:1010)",
+        ),
         unlike=("SSL certificate verify ok.",),
         sources=("https://docs.python.org/3/library/ssl.html",),
         confidence=CERTAIN,
@@ -152,8 +161,12 @@ PROBLEMS = (
         cause="No route, a proxy, or a firewall between here and the hub.",
         remedy="Set HTTPS_PROXY for the download, or fetch the checkpoint elsewhere into the shared cache and serve with HF_HUB_OFFLINE=1.",
         signs=(
-            Sign(r"(?:Max retries exceeded|Connection(?:Error| refused| timed out)|ConnectTimeout|ReadTimeout|Network is unreachable)\b[^\n]{0,200}\b(?:huggingface\.co|hf\.co)\b"),
-            Sign(r"\b(?:huggingface\.co|hf\.co)\b[^\n]{0,200}\b(?:Max retries exceeded|Connection (?:refused|timed out)|Read timed out|ConnectTimeout|Network is unreachable)"),
+            Sign(
+                r"(?:Max retries exceeded|Connection(?:Error| refused| timed out)|ConnectTimeout|ReadTimeout|Network is unreachable)\b[^\n]{0,200}\b(?:huggingface\.co|hf\.co)\b"
+            ),
+            Sign(
+                r"\b(?:huggingface\.co|hf\.co)\b[^\n]{0,200}\b(?:Max retries exceeded|Connection (?:refused|timed out)|Read timed out|ConnectTimeout|Network is unreachable)"
+            ),
             Sign(r"We couldn'?t connect to 'https://(?:huggingface|hf)"),
         ),
         shows=(

@@ -18,8 +18,10 @@ PROBLEMS = (
             Sign(r"The current PyTorch install supports CUDA capabilities [sm_\d ]+"),
         ),
         shows=(
-            "NVIDIA RTX PRO 6000 Blackwell Server Edition with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
-            "The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.",
+            (
+                "NVIDIA RTX PRO 6000 Blackwell Server Edition with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n"
+                "The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90."
+            ),
         ),
         unlike=("torch.cuda.get_arch_list() = ['sm_80', 'sm_90', 'sm_100', 'sm_120']",),
         sources=("https://github.com/pytorch/pytorch/issues/167244",),
@@ -34,8 +36,14 @@ PROBLEMS = (
         cause="FlashAttention 3 is built for SM90 only; it was chosen as attention backend on another architecture.",
         remedy="Set attention-backend flashinfer (or triton) in sglang_server_flags on SM120.",
         signs=(
-            Sign(r"(?:hopper/|flash_fwd_launch_template|flash_attn_3|flash_attn_interface|\bfa3\b)[^\n]{0,160}no kernel image is available"),
-            Sign(r"no kernel image is available", near=(r"flash_attn_interface|flash_attention_v3|flashattention_backend|hopper/|\bFA3\b",), within=30),
+            Sign(
+                r"(?:hopper/|flash_fwd_launch_template|flash_attn_3|flash_attn_interface|\bfa3\b)[^\n]{0,160}no kernel image is available"
+            ),
+            Sign(
+                r"no kernel image is available",
+                near=(r"flash_attn_interface|flash_attention_v3|flashattention_backend|hopper/|\bFA3\b",),
+                within=30,
+            ),
             Sign(r"FlashAttention v?-?3 (?:Backend )?(?:requires|only supports|is only supported|does not support)[^\n]{0,80}"),
             Sign(r"This flash attention build only supports|FlashAttention only supports Ampere GPUs or newer"),
         ),
@@ -119,7 +127,9 @@ PROBLEMS = (
             Sign(r"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE|Error 804"),
             Sign(r"(?:CUDA_ERROR_SYSTEM_DRIVER_MISMATCH|Error 803)"),
         ),
-        shows=("CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",),
+        shows=(
+            "CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 804: forward compatibility was attempted on non supported HW",
+        ),
         unlike=("/usr/local/cuda-13.0/compat/libcuda.so.1",),
         sources=("https://docs.nvidia.com/deploy/cuda-compatibility/",),
         confidence=CERTAIN,
@@ -138,8 +148,10 @@ PROBLEMS = (
         ),
         shows=(
             "    raise KeyError(key)\nKeyError: 'glm_moe_dsa'\n\nDuring handling of the above exception, another exception occurred:",
-            "ValueError: The checkpoint you are trying to load has model type `glm_moe_dsa` but Transformers does not recognize this architecture. This could "
-            "be because of an issue with the checkpoint, or because your version of Transformers is out of date.",
+            (
+                "ValueError: The checkpoint you are trying to load has model type `glm_moe_dsa` but Transformers does not recognize this architecture. This could "
+                "be because of an issue with the checkpoint, or because your version of Transformers is out of date."
+            ),
         ),
         unlike=("model_type: glm_moe_dsa, architectures: ['GlmMoeDsaForCausalLM']",),
         sources=("https://github.com/zai-org/GLM-5/issues/22",),
@@ -175,7 +187,9 @@ PROBLEMS = (
         signs=(
             Sign(r"ImportError: cannot import name '(?P<name>\w+)' from '(?P<package>[\w.]+)'"),
             Sign(r"AttributeError: (?:partially initialized )?module '(?P<package>[\w.]+)' has no attribute '(?P<name>\w+)'"),
-            Sign(r"VersionConflict|pkg_resources\.ContextualVersionConflict|is required for a normal functioning of this module, but found"),
+            Sign(
+                r"VersionConflict|pkg_resources\.ContextualVersionConflict|is required for a normal functioning of this module, but found"
+            ),
             Sign(r"TypeError: (?P<name>[\w.]+)\(\) got an unexpected keyword argument '(?P<argument>\w+)'"),
             Sign(r"TypeError: (?P<name>[\w.]+)\(\) missing \d+ required (?:positional|keyword-only) arguments?"),
         ),
@@ -197,7 +211,9 @@ PROBLEMS = (
         remedy="Install the flashinfer-python that the server's release pins (vLLM 0.25.1: 0.6.14 with FLASHINFER_DISABLE_VERSION_CHECK=1), remove "
         "flashinfer-cubin of another version, and wipe ~/.cache/flashinfer.",
         signs=(
-            Sign(r"TypeError: (?P<name>[\w.]*(?:trtllm|flashinfer|fmha|mla|cutlass_fused|BatchDecode|BatchPrefill)[\w.]*)\(\) got an unexpected keyword argument '(?P<argument>\w+)'"),
+            Sign(
+                r"TypeError: (?P<name>[\w.]*(?:trtllm|flashinfer|fmha|mla|cutlass_fused|BatchDecode|BatchPrefill)[\w.]*)\(\) got an unexpected keyword argument '(?P<argument>\w+)'"
+            ),
             Sign(r"got an unexpected keyword argument", near=(r"site-packages/flashinfer/|import flashinfer",), within=12),
             Sign(r"flashinfer-(?:cubin|jit-cache) version .{0,60}(?:does not|doesn'?t) match"),
             Sign(r"flashinfer\S* .{0,40}version (?:mismatch|conflict)"),
@@ -226,8 +242,10 @@ PROBLEMS = (
             Sign(r"(?:compiled|built) (?:with|against) (?:PyTorch|torch).{0,60}(?:but|while).{0,60}(?:installed|running|found)"),
         ),
         shows=(
-            "ImportError: /srv/venv/lib/python3.12/site-packages/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so: undefined symbol: "
-            "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib",
+            (
+                "ImportError: /srv/venv/lib/python3.12/site-packages/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so: undefined symbol: "
+                "_ZN3c104cuda29c10_cuda_check_implementationEiPKcS2_ib"
+            ),
             "RuntimeError: operator torchvision::nms does not exist",
         ),
         unlike=("nvidia: Unknown symbol drm_gem_object_free (err -2)",),
@@ -266,7 +284,9 @@ PROBLEMS = (
         remedy="Install the wheels of one CUDA version (nvidia-cuda-runtime and friends of torch's version), or the CUDA toolkit of that version "
         "(cuda_userspace); ldd the extension shows which.",
         signs=(
-            Sign(r"(?P<library>lib(?:cudart|nvrtc|cublas|cublasLt|cudnn|cupti|nccl|nvJitLink|cusparse|cusolver|cufft|curand|nvshmem\w*)\S*): cannot open shared object file"),
+            Sign(
+                r"(?P<library>lib(?:cudart|nvrtc|cublas|cublasLt|cudnn|cupti|nccl|nvJitLink|cusparse|cusolver|cufft|curand|nvshmem\w*)\S*): cannot open shared object file"
+            ),
             Sign(r"Failed to load .{0,40}(?P<library>lib(?:cudart|nvrtc|cudnn)\S*)"),
         ),
         shows=("ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",),
@@ -303,7 +323,9 @@ PROBLEMS = (
             Sign(r"numpy\.dtype size changed, may indicate binary incompatibility"),
             Sign(r"numpy\.core\.multiarray failed to import"),
         ),
-        shows=("ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",),
+        shows=(
+            "ValueError: numpy.dtype size changed, may indicate binary incompatibility. Expected 96 from C header, got 88 from PyObject",
+        ),
         unlike=("numpy 2.3.1",),
         sources=("https://numpy.org/doc/stable/numpy_2_0_migration_guide.html",),
         confidence=CERTAIN,
@@ -321,7 +343,10 @@ PROBLEMS = (
             Sign(r"Unknown CUDA arch \((?P<arch>[\w.+]+)\) or GPU not supported"),
             Sign(r"No supported gpu backend found|`?ptxas`? (?:failed|version).{0,60}(?:sm_1\d\d|too old)"),
         ),
-        shows=("nvcc fatal   : Unsupported gpu architecture 'compute_120'", "ptxas fatal   : Value 'sm_120a' is not defined for option 'gpu-name'"),
+        shows=(
+            "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
+            "ptxas fatal   : Value 'sm_120a' is not defined for option 'gpu-name'",
+        ),
         unlike=("ptxas info    : 0 bytes gmem",),
         sources=("https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/",),
         confidence=CERTAIN,
@@ -354,7 +379,7 @@ PROBLEMS = (
         layer=RUNTIME,
         title="Triton finds no C compiler or Python headers",
         cause="Triton and torch.compile build small host modules at run time.",
-        remedy="apt install gcc g++ python3-dev in the container (sglang_venv_packages), or set CC.",
+        remedy="apt install gcc g++ python3-dev in the container (cuda_userspace_packages), or set CC.",
         signs=(
             Sign(r"Failed to find C compiler"),
             Sign(r"fatal error: Python\.h: No such file"),
@@ -372,7 +397,7 @@ PROBLEMS = (
         layer=RUNTIME,
         title="A build ran out of memory or crashed the compiler",
         cause="Too many compilers at once (flash-attn needs 8 to 9 GB each), or nvcc itself crashes (12.8 and 12.9 do on backward kernels for SM120).",
-        remedy="MAX_JOBS=8 NVCC_THREADS=2, only this architecture (FLASH_ATTN_CUDA_ARCHS=120), more gpu_container_memory; another CUDA release when nvcc "
+        remedy="MAX_JOBS=8 NVCC_THREADS=2, only this architecture (FLASH_ATTN_CUDA_ARCHS=120), more gpu_container_memory_mib; another CUDA release when nvcc "
         "segfaults.",
         signs=(
             Sign(r"fatal error: Killed signal terminated program cc1plus"),
@@ -461,8 +486,10 @@ PROBLEMS = (
             Sign(r"Received a (?:dump|timeout) signal due to a collective timeout"),
         ),
         shows=(
-            "[rank3]:[E1130 10:01:02.000000000 ProcessGroupNCCL.cpp:685] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, "
-            "OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600097 milliseconds before timing out.",
+            (
+                "[rank3]:[E1130 10:01:02.000000000 ProcessGroupNCCL.cpp:685] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, "
+                "OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600097 milliseconds before timing out."
+            ),
         ),
         unlike=("Warning: WARNING: destroy_process_group() was not called before program exit, which can leak resources.",),
         sources=("https://github.com/stas00/ml-engineering/blob/master/debug/pytorch.md",),
@@ -484,8 +511,10 @@ PROBLEMS = (
             Sign(r"RuntimeError: NCCL (?:error|Error \d+)"),
         ),
         shows=(
-            "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled cuda error (run with NCCL_DEBUG=INFO for details), "
-            "NCCL version 2.28.9\nncclUnhandledCudaError: Call to CUDA function failed.",
+            (
+                "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, unhandled cuda error (run with NCCL_DEBUG=INFO for details), "
+                "NCCL version 2.28.9\nncclUnhandledCudaError: Call to CUDA function failed."
+            ),
         ),
         unlike=("NCCL INFO Bootstrap: Using eth0:192.0.2.9<0>",),
         sources=("https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",),
@@ -517,7 +546,9 @@ PROBLEMS = (
         cause="The library found no memory for its workspace, or an earlier asynchronous error surfaced in it.",
         remedy="Leave more memory free (mem-fraction-static in sglang_server_flags); run once with CUDA_LAUNCH_BLOCKING=1 to see the real place.",
         signs=(
-            Sign(r"CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_SUPPORTED|INVALID_VALUE|ARCH_MISMATCH)"),
+            Sign(
+                r"CUBLAS_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED|EXECUTION_FAILED|INTERNAL_ERROR|NOT_SUPPORTED|INVALID_VALUE|ARCH_MISMATCH)"
+            ),
             Sign(r"CUDNN_STATUS_(?:NOT_INITIALIZED|EXECUTION_FAILED|INTERNAL_ERROR|SUBLIBRARY_\w+|NOT_SUPPORTED)"),
         ),
         shows=("RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",),

@@ -19,9 +19,11 @@ PROBLEMS = (
             Sign(r"out of resource: shared memory, Required: 106496"),
         ),
         shows=(
-            '  File "/srv/venv/lib/python3.12/site-packages/sglang/srt/layers/attention/triton_ops/extend_attention.py", line 597, in extend_attention_fwd\n'
-            "    _fwd_kernel[grid](\ntriton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 106496, Hardware limit: 101376. "
-            "Reducing block sizes or `num_stages` may help.",
+            (
+                '  File "/srv/venv/lib/python3.12/site-packages/sglang/srt/layers/attention/triton_ops/extend_attention.py", line 597, in extend_attention_fwd\n'
+                "    _fwd_kernel[grid](\ntriton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 106496, Hardware limit: 101376. "
+                "Reducing block sizes or `num_stages` may help."
+            ),
             "triton.runtime.errors.OutOfResources: out of resource: shared memory, \nRequired: 106496, Hardware limit: 101376.",
         ),
         unlike=("triton_ops/extend_attention.py compiled for sm_120",),
@@ -44,9 +46,11 @@ PROBLEMS = (
             Sign(r"out of resource: shared memory, Required: 147456"),
         ),
         shows=(
-            '  File "/srv/venv/lib/python3.12/site-packages/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_kernels.py", line 790, in '
-            "invoke_fused_moe_kernel\n    fused_moe_kernel[grid](\ntriton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, "
-            "Hardware limit: 101376. Reducing block sizes or `num_stages` may help.",
+            (
+                '  File "/srv/venv/lib/python3.12/site-packages/sglang/srt/layers/moe/fused_moe_triton/fused_moe_triton_kernels.py", line 790, in '
+                "invoke_fused_moe_kernel\n    fused_moe_kernel[grid](\ntriton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 147456, "
+                "Hardware limit: 101376. Reducing block sizes or `num_stages` may help."
+            ),
         ),
         unlike=("Using default MoE kernel config. Performance might be sub-optimal! Config file not found at E=161,N=192.json",),
         sources=("https://github.com/sgl-project/sglang/pull/16975", "https://github.com/magik6k/glm-kimi-sm120-rtx6000bw"),
@@ -68,8 +72,10 @@ PROBLEMS = (
             Sign(r"(?:Failed to set|cudaFuncSetAttribute)\b.{0,80}\b(?:dynamic shared memory|MaxDynamicSharedMemorySize)\b"),
         ),
         shows=(
-            "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376. Reducing block sizes or "
-            "`num_stages` may help.",
+            (
+                "triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376. Reducing block sizes or "
+                "`num_stages` may help."
+            ),
             "ptxas error   : Entry function '_fwd_kernel' uses too much shared data (0x1c000 bytes, 0x18c00 max)",
         ),
         unlike=("shared memory per block: 101376",),
@@ -82,7 +88,10 @@ PROBLEMS = (
         title="DeepGEMM cannot be imported on this GPU",
         cause="DeepGEMM of this release needs Hopper's or SM100's instructions: importing it fails on SM120 and the error is used as if it were the module.",
         remedy="SGLANG_ENABLE_JIT_DEEPGEMM=0 in sglang_server_environment (SGLANG_ENABLE_DEEP_GEMM is read by no release); sglang 0.5.17 brings SM120 kernels.",
-        signs=(Sign(r"'ImportError' object has no attribute '(?P<attribute>\w+)'"), Sign(r"(?:deep_gemm|DeepGEMM).{0,80}(?:failed to import|import (?:failed|error)|cannot import)")),
+        signs=(
+            Sign(r"'ImportError' object has no attribute '(?P<attribute>\w+)'"),
+            Sign(r"(?:deep_gemm|DeepGEMM).{0,80}(?:failed to import|import (?:failed|error)|cannot import)"),
+        ),
         shows=("AttributeError: 'ImportError' object has no attribute 'get_num_sms'",),
         unlike=("DeepGemm is enabled but the scale_fmt of checkpoint is not ue8m0. This might cause accuracy degradation on Blackwell.",),
         sources=("https://github.com/voipmonitor/rtx6kpro/blob/main/troubleshooting/common-issues.md",),
@@ -139,14 +148,20 @@ PROBLEMS = (
         signs=(
             Sign(r"Error in function 'TllmGenFmhaRunner'"),
             Sign(r"TllmGenFmhaRunner.{0,160}Unsupported architecture"),
-            Sign(r"trtllm[-_]gen\b[^\n]{0,80}\b(?:only supports?|not supported|Unsupported|requires?)\b[^\n]{0,60}(?:arch|sm_?\d|capability)"),
+            Sign(
+                r"trtllm[-_]gen\b[^\n]{0,80}\b(?:only supports?|not supported|Unsupported|requires?)\b[^\n]{0,60}(?:arch|sm_?\d|capability)"
+            ),
             Sign(r"TRTLLM\b[^\n]{0,20}\b(?:MLA|attention|backend)\b[^\n]{0,60}\b(?:only supported|not supported|requires)\b"),
         ),
         shows=(
-            "tvm.error.InternalError: Error in function 'TllmGenFmhaRunner' at flashinfer/data/include/flashinfer/trtllm/fmha/fmhaRunner.cuh:37: "
-            "Unsupported architecture",
-            "Set DSA backends for fp8_e4m3 KV Cache: prefill=trtllm, decode=trtllm.\ntvm.error.InternalError: Error in function 'TllmGenFmhaRunner' at\n"
-            "flashinfer/trtllm/fmha/fmhaRunner.cuh:37: Unsupported architecture",
+            (
+                "tvm.error.InternalError: Error in function 'TllmGenFmhaRunner' at flashinfer/data/include/flashinfer/trtllm/fmha/fmhaRunner.cuh:37: "
+                "Unsupported architecture"
+            ),
+            (
+                "Set DSA backends for fp8_e4m3 KV Cache: prefill=trtllm, decode=trtllm.\ntvm.error.InternalError: Error in function 'TllmGenFmhaRunner' at\n"
+                "flashinfer/trtllm/fmha/fmhaRunner.cuh:37: Unsupported architecture"
+            ),
         ),
         unlike=("Set DSA backends for fp8_e4m3 KV Cache: prefill=trtllm, decode=trtllm.",),
         sources=("https://github.com/sgl-project/sglang/issues/40558", "https://github.com/sgl-project/sglang/issues/26087"),
@@ -162,7 +177,9 @@ PROBLEMS = (
         remedy="In sglang_server_flags moe-runner-backend flashinfer_cutlass and fp4-gemm-backend flashinfer_cutlass (or flashinfer_cudnn) on SM120.",
         signs=(
             Sign(r"TRTLLMGenFusedMoE does not support (?P<arch>\w+)"),
-            Sign(r"(?:trtllm|TrtllmGen)[^\n]{0,40}(?:moe|gemm)[^\n]{0,80}\b(?:does not support|not supported|only supports?|unsupported|requires)\b"),
+            Sign(
+                r"(?:trtllm|TrtllmGen)[^\n]{0,40}(?:moe|gemm)[^\n]{0,80}\b(?:does not support|not supported|only supports?|unsupported|requires)\b"
+            ),
             Sign(r"Unsupported SM version for \S+ \S+ \S+ GEMM"),
             Sign(r"FP4 GEMM\b[^\n]{0,80}\b(?:not supported|only supported|requires)\b"),
         ),
@@ -225,8 +242,10 @@ PROBLEMS = (
             Sign(r"Selected backend \S+ is not valid for this configuration"),
         ),
         shows=(
-            "ValueError: No valid attention backend found for cuda with\nAttentionSelectorConfig(head_size=576, dtype=torch.bfloat16, kv_cache_dtype=auto,\n"
-            "use_mla=True, use_sparse=True, ...)",
+            (
+                "ValueError: No valid attention backend found for cuda with\nAttentionSelectorConfig(head_size=576, dtype=torch.bfloat16, kv_cache_dtype=auto,\n"
+                "use_mla=True, use_sparse=True, ...)"
+            ),
         ),
         unlike=("Using FLASHINFER_MLA_SPARSE_SM120 attention backend out of potential backends: [FLASHINFER_MLA_SPARSE_SM120]",),
         sources=("https://github.com/voipmonitor/rtx6kpro/blob/main/troubleshooting/common-issues.md",),
@@ -245,8 +264,10 @@ PROBLEMS = (
             Sign(r"(?:\bDCP|decode[ -]context[ -]parallel(?:ism)?)\b[^\n]{0,80}\b(?:not supported|unsupported|requires)\b"),
         ),
         shows=(
-            "AssertionError: Decode Context Parallelism (DCP) requires attention implementations to return the softmax LSE during decode, but "
-            "FlashInferMLASparseSM120Impl does not. Try a different backend by setting --attention-backend or disable DCP.",
+            (
+                "AssertionError: Decode Context Parallelism (DCP) requires attention implementations to return the softmax LSE during decode, but "
+                "FlashInferMLASparseSM120Impl does not. Try a different backend by setting --attention-backend or disable DCP."
+            ),
         ),
         unlike=("dcp_size=1",),
         sources=("https://github.com/hermia-ai/glm-5.2-sm120-stock-vllm/blob/main/docs/BUGS.md",),
@@ -275,7 +296,9 @@ PROBLEMS = (
         cause="The GEMM or grouped GEMM has no configuration for these shapes on this architecture, or needs more shared memory than it has.",
         remedy="Another backend for what the traceback names (fp8-gemm-backend, fp4-gemm-backend, moe-runner-backend in sglang_server_flags), or a newer release.",
         signs=(
-            Sign(r"(?:cutlass|CUTLASS)[^\n]{0,100}(?:Error Internal|internal error|Failed to (?:run|initialize)|cannot implement|initialization failed)"),
+            Sign(
+                r"(?:cutlass|CUTLASS)[^\n]{0,100}(?:Error Internal|internal error|Failed to (?:run|initialize)|cannot implement|initialization failed)"
+            ),
             Sign(r"(?:Failed to (?:run|initialize)|Error Internal)[^\n]{0,80}(?:cutlass|CUTLASS|grouped gemm)"),
             Sign(r"\[TensorRT-LLM\]\[ERROR\] Assertion failed: "),
         ),
@@ -364,7 +387,9 @@ PROBLEMS = (
         signs=(
             Sign(r"error: unrecognized arguments: (?P<flag>\S+)"),
             Sign(r"error: the following arguments are required: (?P<flag>\S+)"),
-            Sign(r"error: argument (?P<flag>--\S+): (?:expected (?:one|at least one) argument|ignored explicit argument|invalid \w+ value)"),
+            Sign(
+                r"error: argument (?P<flag>--\S+): (?:expected (?:one|at least one) argument|ignored explicit argument|invalid \w+ value)"
+            ),
         ),
         shows=("launch_server.py: error: unrecognized arguments: --gpu-memory-utilization 0.9",),
         unlike=("usage: launch_server.py [-h] --model-path MODEL_PATH",),
@@ -378,7 +403,9 @@ PROBLEMS = (
         cause="The choice is of another release or for another GPU.",
         remedy="Take one of the choices that the message lists; gpunode check-launch knows them by version (sglang_server_flags).",
         signs=(Sign(r"argument (?P<flag>--?[\w/, -]+): invalid choice: '?(?P<choice>[^' ]+)'?"),),
-        shows=("launch_server.py: error: argument --dsa-decode-backend: invalid choice: 'flashinfer' (choose from 'flashmla_sparse', 'flashmla_kv')",),
+        shows=(
+            "launch_server.py: error: argument --dsa-decode-backend: invalid choice: 'flashinfer' (choose from 'flashmla_sparse', 'flashmla_kv')",
+        ),
         unlike=("invalid choice of words",),
         sources=("https://docs.sglang.io/advanced_features/server_arguments.html",),
         confidence=CERTAIN,
@@ -390,8 +417,12 @@ PROBLEMS = (
         cause="The server refuses a combination of options for this model or backend.",
         remedy="The assertion names them: change sglang_server_flags accordingly (page-size 64 for sparse MLA, radix cache with some drafts, and so on).",
         signs=(
-            Sign(r"(?:AssertionError|ValueError): [^\n]{0,160}--[a-z][\w-]+[^\n]{0,120}(?:is not (?:supported|compatible)|cannot be used|must be|is required|incompatible|only supports?)"),
-            Sign(r"(?:AssertionError|ValueError): [^\n]{0,160}(?:is not (?:supported|compatible)|cannot be used|must be (?:set|used|enabled|disabled)|incompatible)[^\n]{0,160}--[a-z][\w-]+"),
+            Sign(
+                r"(?:AssertionError|ValueError): [^\n]{0,160}--[a-z][\w-]+[^\n]{0,120}(?:is not (?:supported|compatible)|cannot be used|must be|is required|incompatible|only supports?)"
+            ),
+            Sign(
+                r"(?:AssertionError|ValueError): [^\n]{0,160}(?:is not (?:supported|compatible)|cannot be used|must be (?:set|used|enabled|disabled)|incompatible)[^\n]{0,160}--[a-z][\w-]+"
+            ),
         ),
         shows=("AssertionError: --page-size must be 64 when --attention-backend is flashmla",),
         unlike=("WARNING server_args.py:2003: Pipeline parallelism is incompatible with overlap schedule.",),
@@ -409,7 +440,9 @@ PROBLEMS = (
             Sign(r"(?:Requested token count|input \(\d+ tokens\)|maximum context length)[^\n]{0,160}(?:exceeds|longer than|is \d+ tokens)"),
             Sign(r"Input length \(?\d+(?: tokens)?\)? exceeds the maximum allowed length"),
         ),
-        shows=("ValueError: Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of 9000 tokens",),
+        shows=(
+            "ValueError: Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of 9000 tokens",
+        ),
         unlike=("context_length=202752",),
         sources=("https://github.com/sgl-project/sglang",),
         confidence=CERTAIN,
@@ -460,7 +493,9 @@ PROBLEMS = (
             Sign(r"Health check failed\. Server couldn'?t get a response from detokenizer"),
             Sign(r"Health check timed? ?out"),
         ),
-        shows=("Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: 10:00:00. last_heartbeat time: 09:59:00",),
+        shows=(
+            "Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: 10:00:00. last_heartbeat time: 09:59:00",
+        ),
         unlike=('INFO:     127.0.0.1:52812 - "GET /health HTTP/1.1" 200 OK',),
         sources=("https://github.com/sgl-project/sglang",),
         confidence=GENERIC,
@@ -471,12 +506,15 @@ PROBLEMS = (
         layer=SERVER,
         title="A process of the server was killed",
         cause="It ended by SIGKILL: the kernel's OOM killer (host memory, not GPU memory), systemd's stop timeout, or somebody.",
-        remedy="journalctl -k | grep -i oom on the host at that time; raise gpu_container_memory; TimeoutStopSec of the unit.",
+        remedy="journalctl -k | grep -i oom on the host at that time; raise gpu_container_memory_mib; TimeoutStopSec of the unit.",
         signs=(
             Sign(r"exit ?code:? ?-9\b|exited with (?:code )?-9\b|code=killed, status=9/KILL"),
             Sign(r"(?:worker|process|child)\b[^\n]{0,60}\b(?:was killed|killed by signal 9|SIGKILL)\b"),
         ),
-        shows=("sglang.service: Main process exited, code=killed, status=9/KILL", "Rank 3 scheduler is dead. Please check if there are relevant logs. Exit code: -9"),
+        shows=(
+            "sglang.service: Main process exited, code=killed, status=9/KILL",
+            "Rank 3 scheduler is dead. Please check if there are relevant logs. Exit code: -9",
+        ),
         unlike=("sglang.service: Killing process 4711 (python3) with signal SIGTERM.",),
         sources=("https://docs.kernel.org/mm/oom.html",),
         confidence=LIKELY,
@@ -498,7 +536,9 @@ PROBLEMS = (
             Sign(r"Engine core initialization failed"),
             Sign(r"sglang\S*\.service: (?:Failed with result|Main process exited, code=(?:exited|dumped), status=(?!0/))"),
         ),
-        shows=("[2026-11-30 10:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):\nZeroDivisionError: division by zero",),
+        shows=(
+            "[2026-11-30 10:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):\nZeroDivisionError: division by zero",
+        ),
         unlike=("[2026-11-30 10:00:00] The server is fired up and ready to roll!",),
         sources=("https://github.com/sgl-project/sglang",),
         confidence=GENERIC,

@@ -24,11 +24,16 @@ PROBLEMS = (
         consequence="The server ends during its start.",
         signs=(
             Sign(r"Capture cuda graph failed: .{0,40}out of memory"),
-            *(Sign(text, near=(r"Captur(?:e|ing) (?:cuda graph|batches|num tokens|target)|cuda_graph_runner|graph_capture",), within=40) for text in _OOM),
+            *(
+                Sign(text, near=(r"Captur(?:e|ing) (?:cuda graph|batches|num tokens|target)|cuda_graph_runner|graph_capture",), within=40)
+                for text in _OOM
+            ),
         ),
         shows=(
-            "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 448.00 MiB. GPU 7 has a total capacity of 95.00 GiB of which "
-            "300.00 MiB is free.\nPossible solutions:\n1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)",
+            (
+                "Exception: Capture cuda graph failed: CUDA out of memory. Tried to allocate 448.00 MiB. GPU 7 has a total capacity of 95.00 GiB of which "
+                "300.00 MiB is free.\nPossible solutions:\n1. set --mem-fraction-static to a smaller value (e.g., 0.8 or 0.7)"
+            ),
         ),
         unlike=("Capture target decode CUDA graph end. elapsed=4.01 s, mem usage=0.04 GB, avail mem=82.74 GB.",),
         sources=("https://github.com/sgl-project/sglang/issues/5285", "https://github.com/sgl-project/sglang/issues/29562"),
@@ -114,8 +119,10 @@ PROBLEMS = (
             Sign(r"KV cache is needed, (?:which is )?larger than (?:the )?available"),
         ),
         shows=(
-            "ValueError: To serve at least one request with the models's max seq len (202752), (11.75 GiB KV cache is needed, which is larger than the "
-            "available KV cache memory (11.36 GiB).",
+            (
+                "ValueError: To serve at least one request with the models's max seq len (202752), (11.75 GiB KV cache is needed, which is larger than the "
+                "available KV cache memory (11.36 GiB)."
+            ),
         ),
         unlike=("GPU KV cache size: 1,064,126 tokens",),
         sources=("https://github.com/vllm-project/vllm", "https://github.com/voipmonitor/rtx6kpro"),
@@ -148,13 +155,20 @@ PROBLEMS = (
         remedy="SGLANG_ENABLE_SPEC_V2=True in sglang_server_environment for sglang 0.5.9 and 0.5.10 (newer do it by themselves), or leave speculation out.",
         signs=(
             *(
-                Sign(text, near=(r"eagle_worker|draft_worker|init_draft|EAGLEWorker|NEXTN|speculative_draft_model",), within=60, not_near=(r"Capture cuda graph failed",))
+                Sign(
+                    text,
+                    near=(r"eagle_worker|draft_worker|init_draft|EAGLEWorker|NEXTN|speculative_draft_model",),
+                    within=60,
+                    not_near=(r"Capture cuda graph failed",),
+                )
                 for text in _OOM[:2]
             ),
         ),
         shows=(
-            '  File "/srv/venv/lib/python3.12/site-packages/sglang/srt/speculative/eagle_worker.py", line 152, in __init__\n    super().__init__(\n'
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 94.97 GiB",
+            (
+                '  File "/srv/venv/lib/python3.12/site-packages/sglang/srt/speculative/eagle_worker.py", line 152, in __init__\n    super().__init__(\n'
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.25 GiB. GPU 0 has a total capacity of 94.97 GiB"
+            ),
         ),
         unlike=("speculative_algorithm='NEXTN'",),
         sources=("https://github.com/voipmonitor/rtx6kpro/blob/main/troubleshooting/common-issues.md",),
@@ -182,8 +196,10 @@ PROBLEMS = (
             ),
         ),
         shows=(
-            '  File "/srv/venv/lib/python3.12/site-packages/sglang/srt/model_loader/loader.py", line 270, in _initialize_model\n'
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.12 GiB. GPU 3 has a total capacity of 94.97 GiB of which 412.00 MiB is free.",
+            (
+                '  File "/srv/venv/lib/python3.12/site-packages/sglang/srt/model_loader/loader.py", line 270, in _initialize_model\n'
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.12 GiB. GPU 3 has a total capacity of 94.97 GiB of which 412.00 MiB is free."
+            ),
         ),
         unlike=("Load weight begin. avail mem=94.30 GB",),
         sources=("https://docs.sglang.io/advanced_features/hyperparameter_tuning.html",),
@@ -202,8 +218,10 @@ PROBLEMS = (
         consequence="The scheduler ends and takes the server with it.",
         signs=(*(Sign(text) for text in _OOM),),
         shows=(
-            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB.\nvllm/model_executor/layers/fused_moe/experts/marlin_moe.py:fused_marlin_moe\n"
-            "output = torch.empty_like(hidden_states)",
+            (
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 112.00 MiB.\nvllm/model_executor/layers/fused_moe/experts/marlin_moe.py:fused_marlin_moe\n"
+                "output = torch.empty_like(hidden_states)"
+            ),
             "torch.AcceleratorError: CUDA error: out of memory",
         ),
         unlike=("flashinfer.jit: [Autotuner]: OOM detected, falling back to default tactic",),
@@ -242,11 +260,15 @@ PROBLEMS = (
         signs=(
             Sign(r"probability tensor contains either"),
             Sign(r"Detected errors during sampling! NaN in the (?:logits|probs)"),
-            Sign(r"(?:NaN|nan|Inf|inf)s? (?:values? )?(?:detected|found|encountered|in|are) (?:in )?(?:the )?(?:logits|probs|probabilities|hidden[ _]states|output)"),
+            Sign(
+                r"(?:NaN|nan|Inf|inf)s? (?:values? )?(?:detected|found|encountered|in|are) (?:in )?(?:the )?(?:logits|probs|probabilities|hidden[ _]states|output)"
+            ),
         ),
         shows=(
-            "/pytorch/aten/src/ATen/native/cuda/TensorCompare.cu:112: _assert_async_cuda_kernel: Assertion `probability tensor contains either `inf`, `nan` or "
-            "element < 0` failed.",
+            (
+                "/pytorch/aten/src/ATen/native/cuda/TensorCompare.cu:112: _assert_async_cuda_kernel: Assertion `probability tensor contains either `inf`, `nan` or "
+                "element < 0` failed."
+            ),
         ),
         unlike=("sampling_backend='flashinfer', enable_nan_detection=False",),
         sources=("https://github.com/flashinfer-ai/flashinfer/issues/2708", "https://github.com/sgl-project/sglang/issues/20043"),
@@ -263,7 +285,9 @@ PROBLEMS = (
         cause="NaN logits reach the verify step of EAGLE when a request hits a cached prefix; they come from the race in the FP4 GEMM.",
         remedy="A release with sglang PR 19897, or fp4-gemm-backend flashinfer_cudnn in sglang_server_flags; meanwhile --disable-radix-cache or no speculation.",
         signs=(
-            Sign(_ASSERT, near=(r"eagle_worker|_zero_fill_draft_kv|draft_extend|eagle_(?:info|utils)|verify_tree|speculative/",), within=60),
+            Sign(
+                _ASSERT, near=(r"eagle_worker|_zero_fill_draft_kv|draft_extend|eagle_(?:info|utils)|verify_tree|speculative/",), within=60
+            ),
         ),
         shows=(
             "eagle_worker_v2.py:510 _zero_fill_draft_kv_for_cached_prefix\ntorch.AcceleratorError: CUDA error: device-side assert triggered",
@@ -284,20 +308,26 @@ PROBLEMS = (
         remedy="Send only ids below vocab_size of config.json (the endpoints do not check them); with text prompts check that tokenizer and model belong together.",
         consequence="One such request ends the whole server.",
         signs=(
-            Sign(r"(?:index out of bounds|srcIndex < srcSelectDimSize|-sizes\[i\] <= index && index < sizes\[i\]|index >= -sizes\[i\])", near=(r"Assert(?:ion|ed)|IndexKernel|Indexing\.cu",), within=5),
+            Sign(
+                r"(?:index out of bounds|srcIndex < srcSelectDimSize|-sizes\[i\] <= index && index < sizes\[i\]|index >= -sizes\[i\])",
+                near=(r"Assert(?:ion|ed)|IndexKernel|Indexing\.cu",),
+                within=5,
+            ),
             Sign(r"vectorized_gather_kernel.{0,120}Assertion"),
             Sign(r"IndexKernel\.cu:\d+.{0,160}Assertion"),
             Sign(r"token ids? .{0,40}(?:out of (?:range|vocabulary)|exceeds? .{0,20}vocab)"),
         ),
         shows=(
-            "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1553: indexSelectLargeIndex: block: [412,0,0], thread: [0,0,0] Assertion `srcIndex < srcSelectDimSize` "
-            "failed.\nRuntimeError: Triton Error [CUDA]: device-side assert triggered",
+            (
+                "/pytorch/aten/src/ATen/native/cuda/Indexing.cu:1553: indexSelectLargeIndex: block: [412,0,0], thread: [0,0,0] Assertion `srcIndex < srcSelectDimSize` "
+                "failed.\nRuntimeError: Triton Error [CUDA]: device-side assert triggered"
+            ),
         ),
         unlike=("IndexError: list index out of range",),
         sources=("https://github.com/sgl-project/sglang",),
         confidence=LIKELY,
         tags=("cuda-error",),
-        explains=("collective", "server-hang", "cuda-device-assert",),
+        explains=("collective", "server-hang", "cuda-device-assert"),
         refines=("cuda-device-assert",),
     ),
     Problem(
@@ -310,7 +340,10 @@ PROBLEMS = (
         "CUDA_LAUNCH_BLOCKING=1 to get the true traceback.",
         consequence="The process's CUDA context is dead: the server ends.",
         signs=(Sign(_ASSERT),),
-        shows=("RuntimeError: Triton Error [CUDA]: device-side assert triggered", "torch.AcceleratorError: CUDA error: device-side assert triggered"),
+        shows=(
+            "RuntimeError: Triton Error [CUDA]: device-side assert triggered",
+            "torch.AcceleratorError: CUDA error: device-side assert triggered",
+        ),
         unlike=("Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",),
         sources=("https://github.com/sgl-project/sglang/issues/20043",),
         confidence=GENERIC,
@@ -349,15 +382,24 @@ PROBLEMS = (
         signs=(
             Sign(
                 _ILLEGAL,
-                near=(r"_final_lse_from_split_workspace|logsumexp\(chunk_lse|VLLM_USE_V2_MODEL_RUNNER|gpu_model_runner_v2|v1/worker/gpu/(?:model_runner|cudagraph)",),
+                near=(
+                    r"_final_lse_from_split_workspace|logsumexp\(chunk_lse|VLLM_USE_V2_MODEL_RUNNER|gpu_model_runner_v2|v1/worker/gpu/(?:model_runner|cudagraph)",
+                ),
                 within=30,
             ),
             Sign(r"Capture cuda graph failed: .{0,60}illegal memory access"),
-            Sign(_ILLEGAL, near=(r"capture_model|cuda_graph_runner\.py|cudagraph_utils|Capturing (?:CUDA graphs|batches)",), within=40, not_near=(r"eagle|draft|spec_decode",)),
+            Sign(
+                _ILLEGAL,
+                near=(r"capture_model|cuda_graph_runner\.py|cudagraph_utils|Capturing (?:CUDA graphs|batches)",),
+                within=40,
+                not_near=(r"eagle|draft|spec_decode",),
+            ),
         ),
         shows=(
-            "b12x/attention/mla/api.py:_final_lse_from_split_workspace\ntorch.logsumexp(chunk_lse, dim=-1, out=final_lse)\n"
-            "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
+            (
+                "b12x/attention/mla/api.py:_final_lse_from_split_workspace\ntorch.logsumexp(chunk_lse, dim=-1, out=final_lse)\n"
+                "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"
+            ),
         ),
         unlike=("VLLM_USE_V2_MODEL_RUNNER=1",),
         sources=("https://github.com/sjug/rtx6kpro/blob/main/models/glm5.1_v3.md",),
@@ -403,4 +445,3 @@ PROBLEMS = (
         explains=("collective", "server-hang"),
     ),
 )
-

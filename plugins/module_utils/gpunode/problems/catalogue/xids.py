@@ -45,8 +45,10 @@ PROBLEMS = (
         shows=(
             "[ 8123.4411] NVRM: Xid (PCI:0000:c1:00): 79, pid=4411, name=sglang::schedul, GPU has fallen off the bus.",
             "Nov 30 03:12:44 node kernel: NVRM: GPU 0000:41:00.0: GPU has fallen off the bus.",
-            "NVRM: The NVIDIA GPU 0000:61:00.0\nNVRM: (PCI ID: 10de:2bb5) installed in this system has\n"
-            "NVRM: fallen off the bus and is not responding to commands.",
+            (
+                "NVRM: The NVIDIA GPU 0000:61:00.0\nNVRM: (PCI ID: 10de:2bb5) installed in this system has\n"
+                "NVRM: fallen off the bus and is not responding to commands."
+            ),
             "Unable to determine the device handle for GPU0000:81:00.0: GPU is lost.  Reboot the system to recover this GPU",
         ),
         unlike=("r8169 0000:05:00.0 eth0: RTL8125B, aa:bb:cc:dd:ee:ff, XID 790, IRQ 79",),
@@ -69,8 +71,10 @@ PROBLEMS = (
             Sign(r"GSP task exception|GSP-RM .{0,40}(?:crash|halt|timeout|timed out)|\bGSP heartbeat timeout"),
         ),
         shows=(
-            "NVRM: Xid (PCI:0000:9b:00): 119, pid=881, name=nvidia-smi, Timeout after 45s of waiting for RPC response from GPU0 GSP! "
-            "Expected function 76 (GSP_RM_CONTROL) (0x20803032 0x598).",
+            (
+                "NVRM: Xid (PCI:0000:9b:00): 119, pid=881, name=nvidia-smi, Timeout after 45s of waiting for RPC response from GPU0 GSP! "
+                "Expected function 76 (GSP_RM_CONTROL) (0x20803032 0x598)."
+            ),
             "[91.2] NVRM: Xid (PCI:0000:01:00): 120, pid='<unknown>', name=<unknown>, GSP task exception: illegal write (cause:0x7)",
         ),
         unlike=("NVRM: GPU4 RPC history (CPU -> GSP):",),
@@ -94,8 +98,10 @@ PROBLEMS = (
         ),
         shows=(
             "NVRM: Xid (PCI:0000:01:00): 109, pid=1797828, name=pt_main_thread, Ch 00000008, errorString CTX SWITCH TIMEOUT, Info 0x58005",
-            "NVRM: krcWatchdog_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7\n"
-            "NVRM: Xid (PCI:0000:01:00): 8, pid=48694, name=python3, channel 0x00000008",
+            (
+                "NVRM: krcWatchdog_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7\n"
+                "NVRM: Xid (PCI:0000:01:00): 8, pid=48694, name=python3, channel 0x00000008"
+            ),
         ),
         unlike=("NVRM: Xid (PCI:0000:01:00): 80, pid=1, Corrupted data",),
         sources=(_CATALOG, "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1159"),
@@ -230,8 +236,10 @@ PROBLEMS = (
         consequence="`unspecified launch failure`; the server ends.",
         signs=(Sign(xid(69)),),
         shows=(
-            "NVRM: Xid (PCI:0000:21:00): 69, pid=771, name=python3, Class Error: channel 0x9, Class 0000cec0, Offset 0x184, Data ffffffff\n"
-            "torch.AcceleratorError: CUDA error: unspecified launch failure",
+            (
+                "NVRM: Xid (PCI:0000:21:00): 69, pid=771, name=python3, Class Error: channel 0x9, Class 0000cec0, Offset 0x184, Data ffffffff\n"
+                "torch.AcceleratorError: CUDA error: unspecified launch failure"
+            ),
         ),
         unlike=("NVRM: Xid (PCI:0000:69:00): 45, pid=1, name=python3, Ch 00000008",),
         sources=(
@@ -256,10 +264,14 @@ PROBLEMS = (
             Sign(r"Graphics SM (?:Warp|Global) Exception on"),
         ),
         shows=(
-            "NVRM: Xid (PCI:0000:38:00): 13, pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on (GPC 9, TPC 5, SM 0): "
-            "Out Of Range Address",
-            "NVRM: Xid (PCI:0000:41:00): 31, pid=20113, name=sglang::schedul, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC3 "
-            "GPCCLIENT_T1_4 faulted @ 0x7f2b_0c000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ",
+            (
+                "NVRM: Xid (PCI:0000:38:00): 13, pid='<unknown>', name=<unknown>, Graphics SM Warp Exception on (GPC 9, TPC 5, SM 0): "
+                "Out Of Range Address"
+            ),
+            (
+                "NVRM: Xid (PCI:0000:41:00): 31, pid=20113, name=sglang::schedul, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC3 "
+                "GPCCLIENT_T1_4 faulted @ 0x7f2b_0c000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ"
+            ),
             "NVRM: Xid (PCI:0000:38:00): 43, pid=2924364, name=pt_main_thread, Ch 00000008",
         ),
         unlike=("NVRM: Xid (PCI:0000:13:00): 63, pid=1, Row Remapper: New row marked for remapping",),
@@ -334,9 +346,7 @@ PROBLEMS = (
         title="An Xid without an entry of its own",
         cause="The driver reports an error whose code is not in this catalogue.",
         remedy="Look the code up in NVIDIA's Xid catalogue and follow its resolution bucket.",
-        signs=(
-            Sign(rf"\bXid \((?:PCI:)?(?P<gpu>[\da-fA-F]+:[\da-fA-F:.]+)\): (?!(?:{_KNOWN})\b)(?P<xid>\d+)\b"),
-        ),
+        signs=(Sign(rf"\bXid \((?:PCI:)?(?P<gpu>[\da-fA-F]+:[\da-fA-F:.]+)\): (?!(?:{_KNOWN})\b)(?P<xid>\d+)\b"),),
         shows=("NVRM: Xid (PCI:0000:01:00): 121, pid=1, C2C Link corrected error threshold exceeded",),
         unlike=("r8169 0000:05:00.0 eth0: RTL8168h/8111h, bc:24:11:00:00:01, XID 541, IRQ 59",),
         sources=(_CATALOG,),
