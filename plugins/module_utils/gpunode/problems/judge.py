@@ -6,6 +6,7 @@ from collections import defaultdict
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
+from .facts import completed, texts
 from .model import (
     ANYTHING,
     CONFIDENCES,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 SLACK_S: Final = 5.0
 """A consequence may carry a time stamp this much earlier than its cause: the journal and the kernel log are written by different clocks."""
+SIMULATED: Final = r"\(simulated\)"
+"""What the lab's stand-ins write behind the names of their GPUs."""
 PROOF: Final = 6
 """Places that are shown for a match."""
 _SEVERITIES: Final = ("error", "warning", "unknown", "info")
@@ -53,28 +56,37 @@ class Diagnosis:
         self.sources.append(source)
         return Scanner(self._index, source, self.seen)
 
-    def read(self, source: str, text: str) -> None:
-        """Search a text that is at hand as a whole; signs bound to this source's name are tried too."""
+    def read(self, source: str, text: str, as_name: str = "") -> Scanner:
+        """Search a text that is at hand as a whole; signs bound to this source's name (or ``as_name``) are tried too."""
         scanner = self.open(source)
         scanner.feed(text.encode("utf-8", "replace"))
         scanner.close()
         for problem_id, number, sign in self._named:
-            if fnmatchcase(source, sign.source) and (match := plain(sign.text).search(text)):
+            if fnmatchcase(as_name or source, sign.source) and (match := plain(sign.text).search(text)):
                 line = text.count("\n", 0, match.start()) + 1
-                shown = text.splitlines()[line - 1].strip()[:240] if text.strip() else ""
+                shown = text.splitlines()[line - 1].strip()[:240]
                 groups = {name: value for name, value in match.groupdict().items() if value}
                 seen = self.seen.setdefault((problem_id, number), Seen())
                 seen.count += 1
                 seen.kept.append(Occurrence([Evidence(source, line, shown)], groups))
+        return scanner
+
+    @property
+    def simulated(self) -> bool:
+        """Whether a source carries the mark of the lab's stand-ins."""
+        return SIMULATED in self.seen
+
+    def known(self) -> Context:
+        """What is known beside the problems: the context given, and what the sources say of themselves."""
+        return completed(self.context, self.seen)
 
     def matches(self) -> list[Match]:
         """What was found, roots before consequences, each consequence behind its root."""
-        found = [match for problem in self.catalogue if (match := self._judge(problem)) is not None]
+        known = self.known()
+        found = [match for problem in self.catalogue if not known.excludes(problem) and (match := self._judge(problem)) is not None]
         return ordered(found, self.sources)
 
     def _judge(self, problem: Problem) -> Match | None:
-        if self.context.excludes(problem):
-            return None
         proofs: list[Evidence] = []
         details: dict[str, str] = {}
         count = 0
@@ -85,7 +97,7 @@ class Diagnosis:
             held = [found for found in (*seen.kept, *([seen.last] if seen.last else [])) if _differs(sign, found)]
             if not held:
                 continue
-            count += seen.count
+            count = max(count, seen.count)
             for found in held:
                 proofs += [place for place in found.evidence if place not in proofs]
                 details = {**found.groups, **details}
@@ -124,6 +136,7 @@ def index_of(catalogue: Sequence[Problem]) -> Index:
             if not sign.source:
                 wanted.append(Wanted((problem.id, number), sign.text, sign.near, sign.not_near, sign.within))
             wanted += [Wanted(text, text) for text in (*sign.also, *sign.unless)]
+    wanted += [Wanted(text, text, fact=True) for text in (*texts(), SIMULATED)]
     index = Index(dict.fromkeys(wanted))
     _indexes[id(catalogue)] = (catalogue, index)
     return index
@@ -141,12 +154,13 @@ def ordered(found: list[Match], sources: Sequence[str] = ()) -> list[Match]:
     rank = {source: number for number, source in enumerate(sources)}
     by_id = {match.id: match for match in found}
     because: dict[str, str] = {}
-    for root in sorted(found, key=lambda match: _place(match, rank)):
-        for match in found:
-            if match is root or match.id in because or _leads_to(because, root.id, match.id):
+    for relation in (_is_general_form, _explains):
+        for match in sorted(found, key=lambda match: _place(match, rank)):
+            if match.id in because:
                 continue
-            if _is_general_form(root, match) or (_explains(root, match) and _follows(root, match)):
-                because[match.id] = root.id
+            roots = [root for root in found if root is not match and relation(root, match) and not _leads_to(because, root.id, match.id)]
+            if roots:
+                because[match.id] = min(roots, key=lambda root: _distance(root, match)).id
     tops = {match.id: _top(because, match.id) for match in found}
     groups: dict[str, list[Match]] = defaultdict(list)
     for match in found:
@@ -177,8 +191,15 @@ def _place(match: Match, rank: dict[str, int]) -> tuple[int, int]:
     return rank.get(first.source, 0), first.line
 
 
+def _distance(root: Match, match: Match) -> tuple[bool, bool, int]:
+    """How far a cause is from its consequence: in the same source and before it is nearest."""
+    cause, effect = root.evidence[0], match.evidence[0]
+    return cause.source != effect.source, cause.line > effect.line, abs(effect.line - cause.line)
+
+
 def _explains(root: Match, match: Match) -> bool:
-    if root.problem.harmless or match.problem.harmless:
+    """Whether the one is a known cause of the other and does not come after it."""
+    if root.problem.harmless or match.problem.harmless or not _follows(root, match):
         return False
     if "aftermath" in match.problem.tags:
         return "aftermath" not in root.problem.tags and root.problem.severity == ERROR
@@ -189,6 +210,7 @@ def _explains(root: Match, match: Match) -> bool:
 
 
 def _is_general_form(root: Match, match: Match) -> bool:
+    """Whether the other is the same event told in general words."""
     return match.id in root.problem.refines or bool(set(match.problem.tags) & set(root.problem.refines))
 
 

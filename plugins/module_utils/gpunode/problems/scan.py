@@ -24,9 +24,11 @@ BLOCK: Final = 512 * 1024
 """Bytes that are searched at a time: large enough that a block's set of words costs little, small enough to stay in the cache."""
 REACH: Final = 32 * 1024
 """Bytes on either side of a line in which ``near`` is looked for: some 200 lines of a journal."""
-BEFORE: Final = 5
-AFTER: Final = 6
+BEFORE: Final = 4
+AFTER: Final = 5
 """Lines before and after a word that belong to one wrapped message: the driver's longest spans five."""
+GLANCES: Final = 4
+"""Places in a block at which a mere fact (a version, a card's name) is looked for: it says the same at all of them."""
 LONGEST_LINE: Final = 8 * 1024
 """Longer lines (progress bars that were never broken) are cut around the word."""
 KEPT: Final = 4
@@ -69,6 +71,7 @@ class Wanted:
     near: tuple[str, ...] = ()
     not_near: tuple[str, ...] = ()
     within: int = 60
+    fact: bool = False
 
 
 class Index:
@@ -135,8 +138,12 @@ class Scanner:
             tried = [(alternative, item) for alternative, item in self.index.by_anchor[anchor] if alternative.words <= block.words]
             if not tried:
                 continue
-            for position in block.places(anchor, self._searched, until):
-                for alternative, item in tried:
+            facts = [pair for pair in tried if pair[1].fact]
+            problems = [pair for pair in tried if not pair[1].fact]
+            for count, position in enumerate(block.places(anchor, self._searched, until)):
+                if count == GLANCES and not problems:
+                    break
+                for alternative, item in problems if count >= GLANCES else (*problems, *facts):
                     self._try(block, position, alternative, item)
         keep = self._buffer.rfind(b"\n", 0, max(0, until - REACH)) + 1
         self._first_line += self._buffer.count(b"\n", 0, keep)
@@ -215,8 +222,16 @@ class _Block:
     def match(self, position: int, alternative: Alternative) -> tuple[int, list[Evidence], dict[str, str]] | None:
         """The message around a place, when the pattern matches it there: its first line, the proof, the groups."""
         here = bisect_right(self.ends, position - 1)
-        first = max(0, here - BEFORE)
-        last = min(len(self.ends), here + AFTER)
+        low, high = self._line(here)
+        line = self.lower[low:high] if high - low <= LONGEST_LINE else self.lower[max(low, position - LONGEST_LINE // 2) : position + 1]
+        before, after = BEFORE, AFTER
+        if all(word in line for word in alternative.words):
+            found = self._search(here, here, here, position, alternative)
+            if found is not None:
+                return found
+            before, after = 1, 2  # its words stand in this line: what is missing is not far
+        first = max(0, here - before)
+        last = min(len(self.ends), here + after)
         low = self._line(first)[0]
         high = self._line(last)[1]
         if high - low > LONGEST_LINE:
@@ -224,6 +239,12 @@ class _Block:
         window = self.lower[low:high]
         if not all(word in window for word in alternative.words):
             return None
+        return self._search(first, last, here, position, alternative)
+
+    def _search(
+        self, first: int, last: int, here: int, position: int, alternative: Alternative
+    ) -> tuple[int, list[Evidence], dict[str, str]] | None:
+        """Match the messages of these lines joined; the match must touch the line that the word stands in."""
         texts = [self._message(number, position) for number in range(first, last + 1)]
         joined = "\n".join(texts)
         starts = [0]

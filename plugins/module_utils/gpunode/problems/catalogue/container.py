@@ -36,7 +36,7 @@ PROBLEMS = (
             Sign(r"Failed to run mount hooks"),
             Sign(r"__safe_mount_beneath_at: \d+ "),
             Sign(r"nvidia-container-cli: .{0,60}permission", near=(r"lxc|hook|conf\.c",), within=20),
-            Sign(r"/usr/share/lxc/hooks/nvidia.{0,80}(?:exited|failed|error)"),
+            Sign(r"/usr/share/lxc/hooks/nvidia.{0,80}\b(?:exited|failed|error)"),
         ),
         shows=(
             'run_buffer: 314 Script exited with status 1\nlxc_setup: 3388 Failed to run mount hooks\ndo_start: 1218 Failed to setup container "102"',
@@ -92,7 +92,7 @@ PROBLEMS = (
         remedy="Pass it with mode=0666 or the service's group (gpu_container does); with lxc.cgroup2.devices.allow lines compare the majors with "
         "/proc/devices (nvidia-uvm's changes between boots), better replace them by dev[n].",
         signs=(
-            Sign(r"/dev/nvidia[\w-]*['\"]?[^\n]{0,40}(?:Permission denied|Operation not permitted)"),
+            Sign(r"/dev/nvidia[\w-]*['\"]?[^\n]{0,40}\b(?:Permission denied|Operation not permitted)"),
             Sign(r"(?:Permission denied|Operation not permitted)[^\n]{0,40}/dev/nvidia"),
             Sign(r"NVML_ERROR_NO_PERMISSION"),
         ),
@@ -154,7 +154,7 @@ PROBLEMS = (
         signs=(
             Sign(r"apparmor=\"DENIED\" operation=\"(?:mount|pivotroot|umount)\"[^\n]{0,300}profile=\"/?(?:usr/bin/)?(?:lxc|pve|incus|lxd)"),
             Sign(r"apparmor=\"DENIED\" operation=\"mount\"[^\n]{0,300}fstype=\"(?P<fstype>nfs\w*|cifs|ceph|fuse\S*)\""),
-            Sign(r"mount\.(?:nfs|cifs)\S*: .{0,80}(?:Operation not permitted|access denied|Permission denied)"),
+            Sign(r"mount\.(?:nfs|cifs)\S*: .{0,80}\b(?:Operation not permitted|access denied|Permission denied)"),
         ),
         shows=(
             (
@@ -382,7 +382,7 @@ PROBLEMS = (
         cause="A mapped range is not granted to root in /etc/subuid and /etc/subgid, or overlaps another.",
         remedy="Add the range (root:100000:65536 and each single id) to /etc/subuid and /etc/subgid on the host; gpu_container passes devices without any.",
         signs=(
-            Sign(r"new[ug]idmap: .{0,60}\b(?:not allowed|failed|Operation not permitted)"),
+            Sign(r"(?:newuidmap|newgidmap): .{0,60}\b(?:not allowed|failed|Operation not permitted)"),
             Sign(r"[ug]id range \[.{0,60}\] .{0,40}not allowed"),
             Sign(r"lxc_map_ids: \d+ |Failed to set up id mapping"),
         ),
@@ -442,9 +442,9 @@ PROBLEMS = (
             Sign(
                 r"(?:unable to|could not|cannot|failed to) (?:open|allocate|resize|create)? ?shared memory (?:object|file|segment|region)?.{0,80}"
             ),
-            Sign(r"NCCL WARN .{0,60}(?:Error while creating shared memory segment|posix_fallocate failed|shm_?open)"),
+            Sign(r"NCCL WARN .{0,60}\b(?:Error while creating shared memory segment|posix_fallocate failed|shm_?open)"),
             Sign(r"Call to (?:posix_fallocate|shm_open|ftruncate) failed"),
-            Sign(r"DataLoader worker .{0,60}(?:bus error|killed by signal: Bus error)|insufficient shared memory \(shm\)"),
+            Sign(r"DataLoader worker .{0,60}\b(?:bus error|killed by signal: Bus error)|insufficient shared memory \(shm\)"),
         ),
         shows=(
             (
@@ -469,10 +469,10 @@ PROBLEMS = (
         cause="Pinned host memory or RDMA registration needs more locked memory than the container's limit.",
         remedy="lxc.prlimit.memlock: unlimited in the container's file (gpu_container_memlock) and LimitMEMLOCK=infinity in the unit.",
         signs=(
-            Sign(r"ibv_(?:reg_mr|create_cq|create_qp)\S* failed.{0,40}(?:Cannot allocate memory|Operation not permitted)"),
+            Sign(r"ibv_(?:reg_mr|create_cq|create_qp)\S* failed.{0,40}\b(?:Cannot allocate memory|Operation not permitted)"),
             Sign(r"Call to ibv_\w+ failed with error Cannot allocate memory"),
             Sign(r"\bmlock(?:all)?\b.{0,40}(?:Cannot allocate memory|Operation not permitted|failed)"),
-            Sign(r"RLIMIT_MEMLOCK.{0,40}(?:too (?:low|small)|exceed|insufficient)"),
+            Sign(r"RLIMIT_MEMLOCK.{0,40}\b(?:too (?:low|small)|exceed|insufficient)"),
         ),
         shows=("NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",),
         unlike=("max locked memory (kbytes, -l) unlimited",),
@@ -523,7 +523,7 @@ PROBLEMS = (
         signs=(
             Sign(r"fork(?: failed)?: (?:retry: )?Resource temporarily unavailable"),
             Sign(r"can'?t start new thread"),
-            Sign(r"pthread_create failed.{0,60}(?:Resource temporarily unavailable|error code 11)|libgomp: Thread creation failed"),
+            Sign(r"pthread_create failed.{0,60}\b(?:Resource temporarily unavailable|error code 11)|libgomp: Thread creation failed"),
             Sign(r"cgroup: fork rejected by pids controller"),
         ),
         shows=(

@@ -185,8 +185,8 @@ PROBLEMS = (
         "An extension that speeds something else up is not installed or skipped.",
         (
             r"Skipping import of cpp extensions",
-            r"torchao .{0,40}(?:not (?:installed|available)|skipp)",
-            r"(?:triton_kernels|helion|tilelang|aiter|mooncake|deep_ep|nixl)\S* (?:is )?not (?:installed|available|found)",
+            r"torchao .{0,40}\b(?:not (?:installed|available)|skipp)",
+            r"(?:triton_kernels|helion|tilelang|aiter|mooncake|deep_ep|nixl)\b (?:is )?not (?:installed|available|found)",
             r"Failed to import from vllm\._(?:C|moe_C|rocm_C) with",
         ),
         ("Skipping import of cpp extensions due to incompatible torch version 2.11.0 for torchao version 0.14.0",),
@@ -199,7 +199,7 @@ PROBLEMS = (
         "On one node NCCL needs neither.",
         (
             r"NET/Plugin: (?:Could not find|No plugin found|Failed to find)",
-            r"NET/Plugin .{0,60}(?:not found|no plugin found)",
+            r"NET/Plugin .{0,60}\b(?:not found|no plugin found)",
             r"NET/IB ?: No device found",
             r"Could not find: libnccl-(?:net|tuner)\S*",
             r"Failed to open libibverbs\.so",
@@ -271,7 +271,7 @@ PROBLEMS = (
         (
             r"ACPI (?:BIOS )?(?:Error|Warning) \(bug\):",
             r"\[Firmware Bug\]:",
-            r"BAR 13.{0,60}(?:can'?t assign|failed to assign|no space)",
+            r"BAR 13.{0,60}\b(?:can'?t assign|failed to assign|no space)",
             r"vgaarb: VGA decodes changed",
         ),
         ("ACPI BIOS Error (bug): Could not resolve symbol [\\_SB.PCI0], AE_NOT_FOUND",),
@@ -284,7 +284,7 @@ PROBLEMS = (
         "The kernel adapts the rate of its profiler or the clock source.",
         (
             r"perf: interrupt took too long",
-            r"clocksource: .{0,80}(?:skewed|unstable|Marking clocksource)",
+            r"clocksource: .{0,80}\b(?:skewed|unstable|Marking clocksource)",
             r"kauditd_printk_skb: \d+ callbacks suppressed",
         ),
         ("perf: interrupt took too long (2513 > 2500), lowering kernel.perf_event_max_sample_rate to 79500",),

@@ -52,7 +52,7 @@ PROBLEMS = (
         "then dkms autoinstall. linux-headers-amd64 is the wrong package on Proxmox.",
         signs=(
             Sign(r"Your kernel headers for kernel (?P<kernel>\S+) cannot be found"),
-            Sign(r"kernel headers for (?:this|target) kernel .{0,60}(?:do not seem to be|not) installed"),
+            Sign(r"kernel headers for (?:this|target) kernel .{0,60}\b(?:do not seem to be|not) installed"),
             Sign(r"Unable to find the kernel source tree for the currently running kernel"),
             Sign(r"Unable to locate package (?:linux|pve|proxmox)-headers-(?P<kernel>\S+)"),
             Sign(r"/lib/modules/\S+/build: No such file or directory"),
@@ -85,7 +85,7 @@ PROBLEMS = (
         signs=(
             Sign(r"Bad return status for module build on kernel:? (?P<kernel>\S+)"),
             Sign(r"Error! Build of nvidia\S* failed|ERROR \(dkms apport\): .{0,40}nvidia"),
-            Sign(r"dkms (?:build|install) -m nvidia\S* -v \S+ .{0,60}(?:failed|returned)|Failed to run `?\S*dkms build -m nvidia"),
+            Sign(r"dkms (?:build|install) -m nvidia\S* -v \S+ .{0,60}\b(?:failed|returned)|Failed to run `?\S*dkms build -m nvidia"),
             Sign(
                 r"error: (?:implicit declaration of function|too (?:few|many) arguments to function|incompatible type for argument|"
                 r"conflicting types for|unknown type name|.{0,60} has no member named)",
@@ -121,7 +121,7 @@ PROBLEMS = (
         signs=(
             Sign(r"cc-version-check failed|cc version check failed"),
             Sign(
-                r"compiler \S+ .{0,60}(?:does not|doesn'?t) (?:exactly )?match the compiler used to (?:build|compile) the (?:target )?kernel"
+                r"compiler \S+ .{0,60}\b(?:does not|doesn'?t) (?:exactly )?match the compiler used to (?:build|compile) the (?:target )?kernel"
             ),
             Sign(r"gcc(?:-\d+)?: (?:error: )?unrecognized command[- ]line option", near=(r"dkms|nvidia",)),
         ),
@@ -144,9 +144,9 @@ PROBLEMS = (
         signs=(
             Sign(r"Key was rejected by service"),
             Sign(r"Required key not available", near=(r"nvidia|modprobe|insmod|module",), within=5),
-            Sign(r"Loading of (?:unsigned )?module.{0,40}(?:is )?rejected"),
+            Sign(r"Loading of (?:unsigned )?module.{0,40}\b(?:is )?rejected"),
             Sign(r"Lockdown: \S+: unsigned module loading is restricted"),
-            Sign(r"nvidia[\w-]*: module verification failed.{0,80}(?:rejected|refus)"),
+            Sign(r"nvidia[\w-]*: module verification failed.{0,80}\b(?:rejected|refus)"),
         ),
         shows=(
             "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
@@ -174,7 +174,7 @@ PROBLEMS = (
             Sign(r"another driver .{0,60}may be (?:already )?(?:bound|controlling|driving)|NVRM: .{0,80}driver such as: (?:NVRM: )?rivafb"),
             Sign(r"Kernel driver in use: (?P<driver>nouveau|nova_core)"),
             Sign(
-                r"nouveau [\da-f:.]+: (?:gr|fifo|bus|DRM): .{0,60}(?:fail|error|timeout)",
+                r"nouveau [\da-f:.]+: (?:gr|fifo|bus|DRM): .{0,60}\b(?:fail|error|timeout)",
             ),
         ),
         shows=(
@@ -364,7 +364,7 @@ PROBLEMS = (
         signs=(
             Sign(r"request_free_mem_region\(\) err -?\d+"),
             Sign(r"devmem_alloc_pagemap.{0,60}err"),
-            Sign(r"nvidia-uvm-hmm.{0,60}(?:fail|err)"),
+            Sign(r"nvidia-uvm-hmm.{0,60}\b(?:fail|err)"),
         ),
         shows=(
             "[  812.11] nvidia-uvm: uvm_pmm_gpu.c:3176 devmem_alloc_pagemap[pid:92821] request_free_mem_region() err -34",
@@ -459,7 +459,7 @@ PROBLEMS = (
         signs=(
             Sign(r"Error 802|CUDA_ERROR_SYSTEM_NOT_READY|cudaErrorSystemNotReady"),
             Sign(r"system not yet initialized"),
-            Sign(r"fabric manager .{0,80}(?:version|interface).{0,60}(?:don'?t|doesn'?t|do not|does not|not) match"),
+            Sign(r"fabric manager .{0,80}\b(?:version|interface).{0,60}\b(?:don'?t|doesn'?t|do not|does not|not) match"),
             Sign(r"failed to initialize all the NVSwitch|NV_WARN_NOTHING_TO_DO.{0,40}NVSwitch"),
             Sign(r"nvidia-fabricmanager\.service: (?:Failed with result|Main process exited, code=exited, status=1)"),
         ),
@@ -492,7 +492,7 @@ PROBLEMS = (
         consequence="cuInit returns 999 for every process that can see the card.",
         signs=(
             Sign(
-                r"Unable to determine the device handle for GPU ?\d*:? ?(?P<gpu>[\da-fA-F:.]+)?:? .{0,60}(?:Unknown Error|Not Found|No such)"
+                r"Unable to determine the device handle for GPU ?\d*:? ?(?P<gpu>[\da-fA-F:.]+)?:? .{0,60}\b(?:Unknown Error|Not Found|No such)"
             ),
             Sign(r"\bGPU (?P<gpu>[\da-fA-F]{4,8}:[\da-fA-F:.]+):? .{0,30}Unknown Error"),
         ),
@@ -668,7 +668,7 @@ PROBLEMS = (
         consequence="No container can be created, changed or started.",
         signs=(
             Sign(r"cluster not ready - no quorum"),
-            Sign(r"/etc/pve/\S+.{0,40}(?:Permission denied|Read-only)", near=(r"quorum|pmxcfs|corosync",)),
+            Sign(r"/etc/pve/\S+.{0,40}\b(?:Permission denied|Read-only)", near=(r"quorum|pmxcfs|corosync",)),
         ),
         shows=("TASK ERROR: cluster not ready - no quorum?",),
         unlike=("[quorum] Members[3]: 1 2 3",),
@@ -686,7 +686,7 @@ PROBLEMS = (
         signs=(
             Sign(r"HW (?:Thermal|Power Brake) Slowdown\s*: Active\b"),
             Sign(r"Insufficient power on (?:PCIe )?slot|Detected insufficient power on the PCIe slot"),
-            Sign(r"GPU .{0,40}(?:temperature|thermal).{0,40}(?:shutdown|critical|exceeded)"),
+            Sign(r"GPU .{0,40}\b(?:temperature|thermal).{0,40}\b(?:shutdown|critical|exceeded)"),
         ),
         shows=("        HW Thermal Slowdown               : Active",),
         unlike=("        HW Thermal Slowdown               : Not Active",),

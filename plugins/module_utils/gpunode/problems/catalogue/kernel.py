@@ -17,7 +17,7 @@ PROBLEMS = (
         consequence="Transfers between GPUs hang or arrive as zeros, without an error in CUDA.",
         signs=(
             Sign(r"\bIO_PAGE_FAULT\b"),
-            Sign(r"DMAR: \[?DMA (?:Read|Write).{0,80}(?:fault|Request device)"),
+            Sign(r"DMAR: \[?DMA (?:Read|Write).{0,80}\b(?:fault|Request device)"),
             Sign(r"DMAR: DRHD: handling fault status reg"),
             Sign(r"AMD-Vi: (?:Event logged \[)?(?:ILLEGAL_DEV_TABLE_ENTRY|INVALID_DEVICE_REQUEST|Completion-Wait loop timed out)"),
         ),
@@ -74,7 +74,7 @@ PROBLEMS = (
             Sign(
                 r"peer access is not supported between these two devices|cudaErrorPeerAccessUnsupported|CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"
             ),
-            Sign(r"NVRM: .{0,80}(?:failed to map|unable to map).{0,40}(?:peer|BAR)"),
+            Sign(r"NVRM: .{0,80}\b(?:failed to map|unable to map).{0,40}\b(?:peer|BAR)"),
         ),
         shows=(
             "Cuda failure p2pBandwidthLatencyTest.cu:189: 'mapping of buffer object failed'",
@@ -150,7 +150,7 @@ PROBLEMS = (
             Sign(r"aer_uncor_status: 0x0*[1-9a-f]"),
             Sign(r"Surprise (?:Link )?Down(?: Error)?|\bSDES\b.{0,30}\(First\)"),
             Sign(r"pcieport [\da-f:.]+: DPC: (?:containment event|unmasked uncorrectable)"),
-            Sign(r"pcieport [\da-f:.]+: .{0,20}(?:Link Down|link lost|Slot\(.{1,10}\): Link Down)"),
+            Sign(r"pcieport [\da-f:.]+: .{0,20}\b(?:Link Down|link lost|Slot\(.{1,10}\): Link Down)"),
         ),
         shows=(
             "pcieport 0000:40:01.1: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer, (Receiver ID)",
@@ -215,7 +215,7 @@ PROBLEMS = (
         signs=(
             Sign(r"mce: \[Hardware Error\]: (?:CPU \d+: )?Machine Check"),
             Sign(r"EDAC \S+: \d+ UE\b"),
-            Sign(r"Memory failure: 0x[\da-f]+: .{0,60}(?:Killing|recovery action)"),
+            Sign(r"Memory failure: 0x[\da-f]+: .{0,60}\b(?:Killing|recovery action)"),
             Sign(r"\[Hardware Error\]: (?:Uncorrected|.{0,20}event severity: (?:fatal|recoverable))"),
         ),
         shows=(
@@ -299,7 +299,7 @@ PROBLEMS = (
         title="The kernel waits for a processor (RCU stall)",
         cause="A processor did not pass a quiet state in time: see the stack behind the line.",
         remedy="Read the stack that follows; reboot; update kernel and driver.",
-        signs=(Sign(r"rcu: INFO: .{0,60}(?:self-detected stall|detected (?:expedited )?stalls)"),),
+        signs=(Sign(r"rcu: INFO: .{0,60}\b(?:self-detected stall|detected (?:expedited )?stalls)"),),
         shows=("rcu: INFO: rcu_preempt detected stalls on CPUs/tasks: { 4-...D } 5254 jiffies s: 421 root: 0x10/.",),
         unlike=("rcu: Hierarchical RCU implementation.",),
         sources=("https://docs.kernel.org/RCU/stallwarn.html",),

@@ -107,7 +107,7 @@ PROBLEMS = (
         remedy="Set a token (HF_TOKEN), fetch with fewer workers (hf download --max-workers 4), and serve with HF_HUB_OFFLINE=1.",
         signs=(
             Sign(r"429 Client Error.{0,120}"),
-            Sign(r"(?:HTTP|status code:?|Error) ?429|Too Many Requests", near=(r"hugging|hf\.co|hf_",), within=10),
+            Sign(r"(?:status|error) code:? 429\b|\bToo Many Requests\b", near=(r"hugging|hf\.co|hf_",), within=10),
         ),
         shows=(
             "requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/org/model/resolve/main/x",
@@ -124,7 +124,7 @@ PROBLEMS = (
         remedy="hf download REPO again (it fetches only what is missing); gpunode model-info REPO lists the missing files; a moved cache must keep its links.",
         signs=(
             Sign(r"(?:No such file or directory|FileNotFoundError|does not exist|not found)[^\n]{0,240}\.safetensors"),
-            Sign(r"\.safetensors[^\n]{0,80}(?:No such file or directory|does not exist|is missing|not found)"),
+            Sign(r"\.safetensors\b[^\n]{0,80}\b(?:No such file or directory|does not exist|is missing|not found)"),
             Sign(r"(?:missing|absent) (?:shards?|weight files?).{0,120}"),
             Sign(r"Cannot find any model weights with|No (?:safetensors|model) (?:weights|files) found"),
             Sign(r"no file named (?:model\.safetensors|pytorch_model\.bin)"),
@@ -280,7 +280,7 @@ PROBLEMS = (
         signs=(
             Sign(r"MTP speculative decoding layer \d+ weights missing from checkpoint"),
             Sign(r"(?:nextn|mtp|eagle|draft)\b.{0,60}\bweights? (?:are |is )?(?:missing|not found|not initialized)\b"),
-            Sign(r"num_nextn_predict_layers .{0,60}(?:not|missing)"),
+            Sign(r"num_nextn_predict_layers .{0,60}\b(?:not|missing)"),
         ),
         shows=("ValueError: MTP speculative decoding layer 78 weights missing from checkpoint.",),
         unlike=("Enabling num_speculative_tokens > 1 will run multiple times of forward on same MTP layer",),
@@ -338,7 +338,7 @@ PROBLEMS = (
             Sign(r"output_partition_size = \d+ is not divisible by weight quantization block_[nk]"),
             Sign(r"input_size_per_partition = \d+ is not divisible by weight quantization block_k"),
             Sign(
-                r"(?:num_attention_heads|num_heads|num_kv_heads|attention heads).{0,60}(?:must be )?(?:not )?divisible by.{0,40}(?:tp_size|tensor parallel|world_size)?"
+                r"(?:num_attention_heads|num_heads|num_kv_heads|attention heads).{0,60}\b(?:must be )?(?:not )?divisible by.{0,40}\b(?:tp_size|tensor parallel|world_size)?"
             ),
             Sign(r"assert self\.total_num_(?:kv_)?heads % \w*tp_size == 0"),
             Sign(r"\d+ is not divisible by \d+", near=(r"parallel_state|divide\(|ensure_divisibility|tp_size",), within=30),

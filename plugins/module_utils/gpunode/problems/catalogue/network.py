@@ -14,7 +14,7 @@ PROBLEMS = (
         signs=(
             Sign(r"server socket has failed to (?:listen|bind) on any local network address"),
             Sign(r"\bEADDRINUSE\b"),
-            Sign(r"(?:TCPStore|c10d|init_process_group|rendezvous|MASTER_PORT|dist[-_]init)[^\n]{0,160}[Aa]ddress already in use"),
+            Sign(r"(?:TCPStore|c10d|init_process_group|rendezvous|MASTER_PORT|dist[-_]init)[^\n]{0,160}address already in use"),
         ),
         shows=(
             (
@@ -36,9 +36,9 @@ PROBLEMS = (
         remedy="ss -ltnp | grep PORT names it; stop it or choose another port (sglang_server_port).",
         signs=(
             Sign(r"\[Errno 98\]"),
-            Sign(r"[Aa]ddress already in use"),
+            Sign(r"address already in use"),
             Sign(r"error while attempting to bind on address \('?(?P<address>[^']*)'?, (?P<port>\d+)"),
-            Sign(r"[Pp]ort (?P<port>\d+) is (?:already )?(?:in use|used by|occupied|not available)"),
+            Sign(r"\bport (?P<port>\d+) is (?:already )?(?:in use|used by|occupied|not available)"),
         ),
         shows=(
             "ERROR:    [Errno 98] error while attempting to bind on address ('0.0.0.0', 30000): address already in use",
@@ -59,10 +59,10 @@ PROBLEMS = (
             Sign(r"client socket has (?:failed to connect|timed out)"),
             Sign(r"DistStoreError|Timed out after \d+ seconds waiting for clients"),
             Sign(
-                r"Gloo connectFullMesh failed|\[(?:\S*/)?gloo/\S+\][^\n]{0,120}(?:timed out|Timed out|[Cc]onnection (?:refused|reset|closed))"
+                r"Gloo connectFullMesh failed|\[(?:\S*/)?gloo/\S+\][^\n]{0,120}(?:timed out|Timed out|connection (?:refused|reset|closed))"
             ),
             Sign(r"torch\.distributed\.DistNetworkError"),
-            Sign(r"NCCL WARN .{0,60}(?:connect to \S+ (?:failed|returned)|Connection (?:refused|timed out)|No route to host)"),
+            Sign(r"NCCL WARN .{0,60}\b(?:connect to \S+ (?:failed|returned)|Connection (?:refused|timed out)|No route to host)"),
         ),
         shows=(
             "torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while trying to connect to (192.0.2.10, 20000).",
@@ -101,7 +101,7 @@ PROBLEMS = (
         remedy="On one node switch it off: NCCL_IB_DISABLE=1 (sglang_server_environment). Between nodes: ibstat, NCCL_IB_GID_INDEX, NCCL_IB_HCA.",
         signs=(
             Sign(r"NET/IB ?: .{0,80}Got completion (?:from peer \S+ )?with (?:error|status=)"),
-            Sign(r"NET/IB ?: .{0,40}(?:Got async event|Unable to open device|fatal error|fatal async)"),
+            Sign(r"NET/IB ?: .{0,40}\b(?:Got async event|Unable to open device|fatal error|fatal async)"),
             Sign(r"ibv_(?:modify_qp|poll_cq|post_send)\S* failed"),
             Sign(r"IBV_WC_\w+_ERR\b"),
         ),

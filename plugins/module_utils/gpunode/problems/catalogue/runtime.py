@@ -215,7 +215,7 @@ PROBLEMS = (
                 r"TypeError: (?P<name>[\w.]*(?:trtllm|flashinfer|fmha|mla|cutlass_fused|BatchDecode|BatchPrefill)[\w.]*)\(\) got an unexpected keyword argument '(?P<argument>\w+)'"
             ),
             Sign(r"got an unexpected keyword argument", near=(r"site-packages/flashinfer/|import flashinfer",), within=12),
-            Sign(r"flashinfer-(?:cubin|jit-cache) version .{0,60}(?:does not|doesn'?t) match"),
+            Sign(r"flashinfer-(?:cubin|jit-cache) version .{0,60}\b(?:does not|doesn'?t) match"),
             Sign(r"flashinfer\S* .{0,40}version (?:mismatch|conflict)"),
             Sign(r"Please (?:install|upgrade|update).{0,40}flashinfer.{0,40}(?:version|>=|==)"),
         ),
@@ -239,7 +239,7 @@ PROBLEMS = (
             Sign(r"undefined symbol: (?P<symbol>_Z\w+|aoti_\w+|c10_\w+|torch_\w+)"),
             Sign(r"operator torchvision::\w+ does not exist"),
             Sign(r"Detected that PyTorch and \w+ were compiled with different CUDA (?:major )?versions"),
-            Sign(r"(?:compiled|built) (?:with|against) (?:PyTorch|torch).{0,60}(?:but|while).{0,60}(?:installed|running|found)"),
+            Sign(r"(?:compiled|built) (?:with|against) (?:PyTorch|torch).{0,60}\b(?:but|while).{0,60}\b(?:installed|running|found)"),
         ),
         shows=(
             (
@@ -262,7 +262,7 @@ PROBLEMS = (
         remedy="Unset LD_LIBRARY_PATH in the unit, remove system packages that shadow the environment's, and reinstall the nvidia-* wheels that torch pins.",
         signs=(
             Sign(r"undefined symbol: (?P<symbol>(?:nccl|cublas|cudnn|cusparse|nvJitLink|__nvJitLink|cu[A-Z])\w*)"),
-            Sign(r"NCCL version .{0,40}(?:mismatch|different)|NCCL WARN .{0,40}version mismatch"),
+            Sign(r"NCCL version .{0,40}\b(?:mismatch|different)|NCCL WARN .{0,40}version mismatch"),
             Sign(r"cuDNN version incompatibility"),
             Sign(r"Loaded runtime CuDNN library: [\d.]+ but source was compiled with"),
         ),
@@ -341,7 +341,7 @@ PROBLEMS = (
             Sign(r"nvcc fatal\s*: Unsupported gpu architecture '(?P<arch>\w+)'"),
             Sign(r"ptxas fatal\s*: Value '(?P<arch>\w+)' is not defined for option 'gpu-name'"),
             Sign(r"Unknown CUDA arch \((?P<arch>[\w.+]+)\) or GPU not supported"),
-            Sign(r"No supported gpu backend found|`?ptxas`? (?:failed|version).{0,60}(?:sm_1\d\d|too old)"),
+            Sign(r"No supported gpu backend found|`?ptxas`? (?:failed|version).{0,60}\b(?:sm_1\d\d|too old)"),
         ),
         shows=(
             "nvcc fatal   : Unsupported gpu architecture 'compute_120'",
@@ -506,7 +506,7 @@ PROBLEMS = (
         "the usual reasons.",
         signs=(
             Sign(r"nccl(?:UnhandledCudaError|SystemError|InternalError|InvalidUsage|RemoteError)\b"),
-            Sign(r"NCCL error[: ].{0,80}(?:unhandled|internal error|invalid usage|remote process|system error)"),
+            Sign(r"NCCL error[: ].{0,80}\b(?:unhandled|internal error|invalid usage|remote process|system error)"),
             Sign(r"NCCL WARN Cuda failure"),
             Sign(r"RuntimeError: NCCL (?:error|Error \d+)"),
         ),
@@ -530,7 +530,7 @@ PROBLEMS = (
         signs=(
             Sign(r"ncclRemoteError: A call failed possibly due to a network error or a remote process exiting"),
             Sign(r"Connection closed by (?:remote )?peer", near=(r"nccl|gloo|TCPStore|ProcessGroup",), within=20),
-            Sign(r"\[c10d\] .{0,60}(?:recvValue|sendBytes) failed|TCPStore.{0,80}(?:Broken pipe|Connection (?:reset|closed))"),
+            Sign(r"\[c10d\] .{0,60}\b(?:recvValue|sendBytes) failed|TCPStore.{0,80}\b(?:Broken pipe|Connection (?:reset|closed))"),
         ),
         shows=("ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",),
         unlike=("Connection closed by authenticating user root 192.0.2.1 port 5022 [preauth]",),

@@ -68,7 +68,7 @@ PROBLEMS = (
             Sign(r"out of resource: (?P<resource>shared memory|threads|registers|tensor memory)"),
             Sign(r"OutOfResources"),
             Sign(r"(?:uses|requires) too much shared data \(0x[\da-f]+ bytes, 0x[\da-f]+ max\)"),
-            Sign(r"shared memory[^\n]{0,80}(?:exceeds|exceeding|larger than)[^\n]{0,60}(?:limit|maximum|available|capacity)"),
+            Sign(r"shared memory[^\n]{0,80}\b(?:exceeds|exceeding|larger than)[^\n]{0,60}\b(?:limit|maximum|available|capacity)"),
             Sign(r"(?:Failed to set|cudaFuncSetAttribute)\b.{0,80}\b(?:dynamic shared memory|MaxDynamicSharedMemorySize)\b"),
         ),
         shows=(
@@ -90,7 +90,7 @@ PROBLEMS = (
         remedy="SGLANG_ENABLE_JIT_DEEPGEMM=0 in sglang_server_environment (SGLANG_ENABLE_DEEP_GEMM is read by no release); sglang 0.5.17 brings SM120 kernels.",
         signs=(
             Sign(r"'ImportError' object has no attribute '(?P<attribute>\w+)'"),
-            Sign(r"(?:deep_gemm|DeepGEMM).{0,80}(?:failed to import|import (?:failed|error)|cannot import)"),
+            Sign(r"(?:deep_gemm|DeepGEMM).{0,80}\b(?:failed to import|import (?:failed|error)|cannot import)"),
         ),
         shows=("AttributeError: 'ImportError' object has no attribute 'get_num_sms'",),
         unlike=("DeepGemm is enabled but the scale_fmt of checkpoint is not ue8m0. This might cause accuracy degradation on Blackwell.",),
@@ -198,7 +198,7 @@ PROBLEMS = (
         signs=(
             Sign(r"No supported CUDA architectures found for major versions \[9, 10\]"),
             Sign(r"FlashInfer allreduce fusion requires SM90 or SM10X"),
-            Sign(r"all_?reduce[ _]fusion[^\n]{0,100}(?:requires|not supported|unsupported|only supported)[^\n]{0,60}"),
+            Sign(r"all_?reduce[ _]fusion[^\n]{0,100}\b(?:requires|not supported|unsupported|only supported)[^\n]{0,60}"),
             Sign(r"No supported CUDA architectures found", near=(r"allreduce|trtllm_comm|comm_fusion|trtllm_allreduce",), within=60),
         ),
         shows=(
@@ -297,9 +297,9 @@ PROBLEMS = (
         remedy="Another backend for what the traceback names (fp8-gemm-backend, fp4-gemm-backend, moe-runner-backend in sglang_server_flags), or a newer release.",
         signs=(
             Sign(
-                r"(?:cutlass|CUTLASS)[^\n]{0,100}(?:Error Internal|internal error|Failed to (?:run|initialize)|cannot implement|initialization failed)"
+                r"(?:cutlass|CUTLASS)[^\n]{0,100}\b(?:Error Internal|internal error|Failed to (?:run|initialize)|cannot implement|initialization failed)"
             ),
-            Sign(r"(?:Failed to (?:run|initialize)|Error Internal)[^\n]{0,80}(?:cutlass|CUTLASS|grouped gemm)"),
+            Sign(r"(?:Failed to (?:run|initialize)|Error Internal)[^\n]{0,80}\b(?:cutlass|CUTLASS|grouped gemm)"),
             Sign(r"\[TensorRT-LLM\]\[ERROR\] Assertion failed: "),
         ),
         shows=("RuntimeError: [TensorRT-LLM][ERROR] Assertion failed: Failed to run cutlass FP4 gemm. Error: Error Internal",),
@@ -418,10 +418,10 @@ PROBLEMS = (
         remedy="The assertion names them: change sglang_server_flags accordingly (page-size 64 for sparse MLA, radix cache with some drafts, and so on).",
         signs=(
             Sign(
-                r"(?:AssertionError|ValueError): [^\n]{0,160}--[a-z][\w-]+[^\n]{0,120}(?:is not (?:supported|compatible)|cannot be used|must be|is required|incompatible|only supports?)"
+                r"(?:AssertionError|ValueError): [^\n]{0,160}--[a-z][\w-]+[^\n]{0,120}\b(?:is not (?:supported|compatible)|cannot be used|must be|is required|incompatible|only supports?)"
             ),
             Sign(
-                r"(?:AssertionError|ValueError): [^\n]{0,160}(?:is not (?:supported|compatible)|cannot be used|must be (?:set|used|enabled|disabled)|incompatible)[^\n]{0,160}--[a-z][\w-]+"
+                r"(?:AssertionError|ValueError): [^\n]{0,160}\b(?:is not (?:supported|compatible)|cannot be used|must be (?:set|used|enabled|disabled)|incompatible)[^\n]{0,160}--[a-z][\w-]+"
             ),
         ),
         shows=("AssertionError: --page-size must be 64 when --attention-backend is flashmla",),
@@ -437,7 +437,9 @@ PROBLEMS = (
         remedy="Shorten the request, or raise context-length and memory in sglang_server_flags.",
         severity=WARNING,
         signs=(
-            Sign(r"(?:Requested token count|input \(\d+ tokens\)|maximum context length)[^\n]{0,160}(?:exceeds|longer than|is \d+ tokens)"),
+            Sign(
+                r"(?:Requested token count|input \(\d+ tokens\)|maximum context length)[^\n]{0,160}\b(?:exceeds|longer than|is \d+ tokens)"
+            ),
             Sign(r"Input length \(?\d+(?: tokens)?\)? exceeds the maximum allowed length"),
         ),
         shows=(
@@ -474,7 +476,7 @@ PROBLEMS = (
         signs=(
             Sign(r"Watchdog timeout \(self\.watchdog_last"),
             Sign(r"(?:Scheduler|Detokenizer|Tokenizer) watchdog timeout|watchdog timeout \(\w+"),
-            Sign(r"EngineCore.{0,60}(?:timed out|TimeoutError: RPC call)"),
+            Sign(r"EngineCore.{0,60}\b(?:timed out|TimeoutError: RPC call)"),
         ),
         shows=("Watchdog timeout (self.watchdog_last_forward_ct=812, self.forward_ct=812, self.watchdog_timeout=300)",),
         unlike=("watchdog_timeout=300",),
@@ -523,8 +525,9 @@ PROBLEMS = (
     Problem(
         id="server-ended",
         layer=SERVER,
-        title="The server ended with an exception that is not in this catalogue",
-        cause="A worker raised an exception; the last line of its traceback is the message to look for.",
+        title="The server ended with an exception",
+        cause="A worker raised an exception. Where nothing else is named here, it is none of this catalogue: the last line of the first traceback "
+        "is the message to look for.",
         remedy="Read the first traceback in the journal (journalctl -u sglang -b), the other ranks' are echoes; gpunode diagnose --all shows what else was seen.",
         signs=(
             Sign(r"Scheduler hit an exception: Traceback"),
@@ -547,8 +550,8 @@ PROBLEMS = (
     Problem(
         id="gpu-error-other",
         layer=SERVER,
-        title="A CUDA error without an entry of its own",
-        cause="A CUDA call failed; its text is behind the colon.",
+        title="A CUDA call failed",
+        cause="Its text stands behind the colon; where nothing else is named here, it has no entry of its own.",
         remedy="Look for an Xid on the host at that time; run once with CUDA_LAUNCH_BLOCKING=1.",
         signs=(
             Sign(r"(?:torch\.AcceleratorError|RuntimeError): CUDA error: (?P<error>[^\n]{3,80})"),

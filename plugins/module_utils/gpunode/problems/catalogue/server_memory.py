@@ -67,7 +67,7 @@ PROBLEMS = (
         signs=(
             Sign(r"Failed to CUDA (?:calloc|malloc|host alloc)(?: async)? (?P<bytes>\d+)? ?bytes"),
             Sign(r"NCCL WARN (?:Cuda failure \d* ?'?out of memory|Failed to (?:cuda ?)?(?:m|c)alloc)"),
-            Sign(r"NCCL.{0,80}(?:Cuda failure|CUDA error).{0,20}out of memory"),
+            Sign(r"NCCL.{0,80}\b(?:Cuda failure|CUDA error).{0,20}out of memory"),
         ),
         shows=("NCCL error: Failed to CUDA calloc 10485760 bytes", "NCCL WARN Cuda failure 2 'out of memory'"),
         unlike=("NCCL INFO Channel 00/08 : 0 1 2 3 4 5 6 7",),
@@ -315,7 +315,7 @@ PROBLEMS = (
             ),
             Sign(r"vectorized_gather_kernel.{0,120}Assertion"),
             Sign(r"IndexKernel\.cu:\d+.{0,160}Assertion"),
-            Sign(r"token ids? .{0,40}(?:out of (?:range|vocabulary)|exceeds? .{0,20}vocab)"),
+            Sign(r"token ids? .{0,40}\b(?:out of (?:range|vocabulary)|exceeds? .{0,20}vocab)"),
         ),
         shows=(
             (

@@ -68,7 +68,7 @@ PROBLEMS = (
         signs=(
             Sign(xid(119, 120)),
             Sign(r"Timeout after \d+s of waiting for RPC response from GPU\d+ GSP"),
-            Sign(r"GSP task exception|GSP-RM .{0,40}(?:crash|halt|timeout|timed out)|\bGSP heartbeat timeout"),
+            Sign(r"GSP task exception|GSP-RM .{0,40}\b(?:crash|halt|timeout|timed out)|\bGSP heartbeat timeout"),
         ),
         shows=(
             (
@@ -306,7 +306,7 @@ PROBLEMS = (
         signs=(
             Sign(xid(54)),
             Sign(r"GPU does not have the necessary power cables connected"),
-            Sign(r"power cable.{0,40}(?:not|is)? ?(?:connected|attached).{0,40}GPU|GPU.{0,60}power cables? (?:is |are )?not connected"),
+            Sign(r"power cable.{0,40}\b(?:not|is)? ?(?:connected|attached).{0,40}GPU|GPU.{0,60}power cables? (?:is |are )?not connected"),
         ),
         shows=("NVRM: GPU 0000:c1:00.0: GPU does not have the necessary power cables connected.",),
         unlike=("Power Limit : 600.00 W",),

@@ -1,0 +1,3 @@
+"""Diagnosing: texts from files, standard input, snapshots and nodes, searched for known problems."""
+
+from __future__ import annotations
