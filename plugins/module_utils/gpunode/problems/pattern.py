@@ -15,112 +15,20 @@ from typing import Final, TypeAlias
 _ANY: Final = "\0"
 """A place of a pattern where letters may stand that it does not spell out: a word beside it is no whole word."""
 _GAP: Final = " "
+_LETTER_BEFORE: Final = "(?<![A-Za-z])"
+_LETTER_AFTER: Final = "(?![A-Za-z])"
 
 COMMON: Final = frozenset(
-    [
-        "and",
-        "the",
-        "for",
-        "not",
-        "with",
-        "from",
-        "this",
-        "that",
-        "error",
-        "errors",
-        "failed",
-        "fail",
-        "cuda",
-        "memory",
-        "nvidia",
-        "gpu",
-        "gpus",
-        "python",
-        "torch",
-        "model",
-        "file",
-        "line",
-        "info",
-        "warning",
-        "runtimeerror",
-        "exception",
-        "server",
-        "process",
-        "device",
-        "kernel",
-        "driver",
-        "version",
-        "module",
-        "is",
-        "was",
-        "were",
-        "are",
-        "has",
-        "have",
-        "been",
-        "already",
-        "found",
-        "use",
-        "used",
-        "using",
-        "size",
-        "max",
-        "requested",
-        "true",
-        "false",
-        "none",
-        "no",
-        "of",
-        "to",
-        "in",
-        "on",
-        "at",
-        "by",
-        "could",
-        "cannot",
-        "sglang",
-        "vllm",
-        "token",
-        "tokens",
-        "http",
-        "post",
-        "get",
-        "batch",
-        "decode",
-        "prefill",
-        "running",
-        "usage",
-        "throughput",
-        "request",
-        "requests",
-        "input",
-        "output",
-        "health",
-        "queue",
-        "graph",
-        "node",
-        "host",
-        "load",
-        "loading",
-        "config",
-        "rank",
-        "worker",
-        "debug",
-        "root",
-        "json",
-        "dist",
-        "init",
-        "run",
-        "out",
-        "can",
-        "only",
-        "such",
-        "dev",
-        "find",
-        "call",
-        "task",
-        "code",
-    ]
+    word
+    for line in (
+        "and the for not with from this that error errors failed fail cuda memory nvidia gpu gpus python torch model file line",
+        "info warning runtimeerror exception server process device kernel driver version module is was were are has have been",
+        "already found use used using size max requested true false none no of to in on at by could cannot sglang vllm token",
+        "tokens http post get batch decode prefill running usage throughput request requests input output health queue graph",
+        "node host load loading config rank worker debug root json dist init run out can only such dev find call task code",
+        "many open down port",
+    )
+    for word in line.split()
 )
 """Words that healthy logs are full of: never the one word that a block is searched for when a pattern has another."""
 
@@ -212,10 +120,11 @@ class _Reader:
         self.at = 0
 
     def read(self) -> list[tuple[str, list[_Cell]]]:
+        """Each top-level alternative as a regular expression that begins and ends with whole words, and its cells."""
         branches = self._branches()
         if self.at != len(self.text):
             raise PatternError(f"unbalanced bracket at {self.at} in {self.text!r}")
-        return branches
+        return [(_LETTER_BEFORE * _edge(cells, 0) + source + _LETTER_AFTER * _edge(cells, -1), cells) for source, cells in branches]
 
     def _branches(self) -> list[tuple[str, list[_Cell]]]:
         branches: list[tuple[list[str], list[_Cell]]] = [([], [])]
@@ -299,6 +208,14 @@ class _Reader:
         if match[0][0] == "*" or match[1] == "0":
             return match[0], [_ANY]
         return match[0], cells if separators else [*cells, _ANY]
+
+
+def _edge(cells: list[_Cell], place: int) -> bool:
+    """Whether the cells begin (0) or end (-1) with a letter whichever way their choices go: then a whole word is meant."""
+    if not cells:
+        return False
+    cell = cells[place]
+    return cell.isalpha() if isinstance(cell, str) else all(_edge(branch, place) for branch in cell.branches)
 
 
 def _cell(char: str) -> str:

@@ -185,7 +185,7 @@ PROBLEMS = (
         "An extension that speeds something else up is not installed or skipped.",
         (
             r"Skipping import of cpp extensions",
-            r"torchao .{0,40}\b(?:not (?:installed|available)|skipp)",
+            r"torchao .{0,40}\b(?:not (?:installed|available)|skipp(?:ed|ing))",
             r"(?:triton_kernels|helion|tilelang|aiter|mooncake|deep_ep|nixl)\b (?:is )?not (?:installed|available|found)",
             r"Failed to import from vllm\._(?:C|moe_C|rocm_C) with",
         ),

@@ -146,7 +146,7 @@ PROBLEMS = (
             Sign(r"Required key not available", near=(r"nvidia|modprobe|insmod|module",), within=5),
             Sign(r"Loading of (?:unsigned )?module.{0,40}\b(?:is )?rejected"),
             Sign(r"Lockdown: \S+: unsigned module loading is restricted"),
-            Sign(r"nvidia[\w-]*: module verification failed.{0,80}\b(?:rejected|refus)"),
+            Sign(r"nvidia[\w-]*: module verification failed.{0,80}\b(?:rejected|refused)"),
         ),
         shows=(
             "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
@@ -174,7 +174,7 @@ PROBLEMS = (
             Sign(r"another driver .{0,60}may be (?:already )?(?:bound|controlling|driving)|NVRM: .{0,80}driver such as: (?:NVRM: )?rivafb"),
             Sign(r"Kernel driver in use: (?P<driver>nouveau|nova_core)"),
             Sign(
-                r"nouveau [\da-f:.]+: (?:gr|fifo|bus|DRM): .{0,60}\b(?:fail|error|timeout)",
+                r"nouveau [\da-f:.]+: (?:gr|fifo|bus|DRM): .{0,60}\b(?:fail(?:ed|ure)?|error|timeout)",
             ),
         ),
         shows=(
@@ -194,7 +194,7 @@ PROBLEMS = (
         remedy="Install nvidia-kernel-open-dkms of the same version instead of nvidia-kernel-dkms (nvidia_driver does) and reload or reboot.",
         signs=(
             Sign(r"requires use of the NVIDIA open kernel modules"),
-            Sign(r"installed in this system requires .{0,40}open kernel module"),
+            Sign(r"installed in this system requires .{0,40}open kernel modules?"),
         ),
         shows=(
             "NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2bb5)\nNVRM: installed in this system requires use of the NVIDIA open kernel modules.",
@@ -364,7 +364,7 @@ PROBLEMS = (
         signs=(
             Sign(r"request_free_mem_region\(\) err -?\d+"),
             Sign(r"devmem_alloc_pagemap.{0,60}err"),
-            Sign(r"nvidia-uvm-hmm.{0,60}\b(?:fail|err)"),
+            Sign(r"nvidia-uvm-hmm.{0,60}\b(?:fail(?:ed)?|err(?:or)?)"),
         ),
         shows=(
             "[  812.11] nvidia-uvm: uvm_pmm_gpu.c:3176 devmem_alloc_pagemap[pid:92821] request_free_mem_region() err -34",

@@ -146,7 +146,7 @@ PROBLEMS = (
         consequence="The GPU falls off the bus or the host locks up.",
         signs=(
             Sign(r"PCIe Bus Error: severity=(?:Uncorrected|Uncorrectable)"),
-            Sign(r"AER: (?:Uncorrected|Uncorrectable) \((?:Fatal|Non-Fatal)\)|AER: .{0,40}severity=Uncorrect"),
+            Sign(r"AER: (?:Uncorrected|Uncorrectable) \((?:Fatal|Non-Fatal)\)|AER: .{0,40}severity=Uncorrect(?:ed|able)"),
             Sign(r"aer_uncor_status: 0x0*[1-9a-f]"),
             Sign(r"Surprise (?:Link )?Down(?: Error)?|\bSDES\b.{0,30}\(First\)"),
             Sign(r"pcieport [\da-f:.]+: DPC: (?:containment event|unmasked uncorrectable)"),

@@ -315,7 +315,7 @@ PROBLEMS = (
             ),
             Sign(r"vectorized_gather_kernel.{0,120}Assertion"),
             Sign(r"IndexKernel\.cu:\d+.{0,160}Assertion"),
-            Sign(r"token ids? .{0,40}\b(?:out of (?:range|vocabulary)|exceeds? .{0,20}vocab)"),
+            Sign(r"token ids? .{0,40}\b(?:out of (?:range|vocabulary)|exceeds? .{0,20}vocab(?:ulary|_size)?)"),
         ),
         shows=(
             (

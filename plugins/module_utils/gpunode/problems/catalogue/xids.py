@@ -68,7 +68,7 @@ PROBLEMS = (
         signs=(
             Sign(xid(119, 120)),
             Sign(r"Timeout after \d+s of waiting for RPC response from GPU\d+ GSP"),
-            Sign(r"GSP task exception|GSP-RM .{0,40}\b(?:crash|halt|timeout|timed out)|\bGSP heartbeat timeout"),
+            Sign(r"GSP task exception|GSP-RM .{0,40}\b(?:crash(?:ed)?|halt(?:ed)?|timeout|timed out)|\bGSP heartbeat timeout"),
         ),
         shows=(
             (
@@ -154,7 +154,7 @@ PROBLEMS = (
         "`nvidia-smi -q -d ROW_REMAPPER`; several in a short time announce a failing card.",
         signs=(
             Sign(xid(63, 156)),
-            Sign(r"Row Remapper: New row .{0,40}remapp"),
+            Sign(r"Row Remapper: New row .{0,40}remapp(?:ed|ing)"),
             Sign(r"Remapping Pending\s*: Yes|Pending Page Blacklist\s*: Yes"),
         ),
         shows=(
@@ -171,7 +171,11 @@ PROBLEMS = (
         title="Remapping GPU memory has failed (Xid 64)",
         cause="The GPU could not remap a faulty memory row: no spare rows are left or the write failed.",
         remedy="Take the GPU out of service (drop it from gpu_container_gpus), reset it, run NVIDIA's field diagnostics, replace the card.",
-        signs=(Sign(xid(64, 157)), Sign(r"Remapping Failure Occurred\s*: Yes"), Sign(r"row remapping failed|Row Remapper: .{0,40}fail")),
+        signs=(
+            Sign(xid(64, 157)),
+            Sign(r"Remapping Failure Occurred\s*: Yes"),
+            Sign(r"row remapping failed|Row Remapper: .{0,40}fail(?:ed|ure)?"),
+        ),
         shows=("NVRM: Xid (PCI:0000:10:00): 64, pid='<unknown>', name=<unknown>, Row remapping failed",),
         unlike=("        Remapping Failure Occurred        : No",),
         sources=(_CATALOG,),
