@@ -5,6 +5,7 @@ The interfaces in them are those of Debian's kernel; only the name that modules 
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ def debian() -> Headers:
         with locked(cache_home() / "locks" / f"kernel-headers-{guest.key}", "another fetch of kernel headers"):
             if not folder.is_dir():
                 _fetch(guest, folder)
+    os.utime(folder)
     return Headers(folder / "shared", folder / "own", guest.key)
 
 

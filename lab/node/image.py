@@ -221,15 +221,16 @@ def _lock(name: str) -> Path:
 
 def prune(now: float | None = None) -> list[Path]:
     """Remove root file systems that no node stands on and no build asked for in two weeks, and what interrupted builds left."""
+    now = time.time() if now is None else now
     root = cache_home() / "rootfs"
     used = "\n".join(path.read_text(encoding="utf-8") for path in HOMES.glob("*/nodes/*/config"))
-    removed = []
+    removed = _prune_made_of(now)
     for log in root.glob("*.building.log"):
         if (root / log.name.removesuffix(".building.log")).is_dir():
             log.unlink(missing_ok=True)
     for folder in sorted(path for path in root.iterdir() if path.is_dir()):
         name = folder.name.removesuffix(".building")
-        old = (time.time() if now is None else now) - folder.stat().st_mtime > _UNUSED_S
+        old = now - folder.stat().st_mtime > _UNUSED_S
         if not (folder.name.endswith(".building") or (old and str(folder) not in used)):
             continue
         with free(_lock(name)) as nobody_builds:
@@ -237,6 +238,15 @@ def prune(now: float | None = None) -> list[Path]:
                 shutil.rmtree(folder, ignore_errors=True)
                 removed.append(folder)
     return removed
+
+
+def _prune_made_of(now: float) -> list[Path]:
+    # Archives and headers made of a root file system; nodes hold links or copies of their own.
+    folders = [path for name in ("templates", "kernel-headers") for path in (cache_home() / name).glob("*") if path.is_dir()]
+    old = [path for path in folders if now - path.stat().st_mtime > _UNUSED_S]
+    for path in old:
+        shutil.rmtree(path, ignore_errors=True)
+    return old
 
 
 def _mask(tree: Path) -> None:
@@ -250,6 +260,7 @@ def template(recipe: Recipe) -> Path:
     """Return the guest template's archive, packing it when the cache lacks it."""
     archive = cache_home() / "templates" / recipe.key / GUEST_TEMPLATES[recipe.suite]
     if archive.exists():
+        os.utime(archive.parent)
         return archive
     tree = build(recipe)
     with locked(cache_home() / "locks" / f"template-{recipe.key}", "another build of the guest template"):

@@ -132,10 +132,11 @@ def test_prune_keeps_what_is_young_used_or_being_built(tmp_path, monkeypatch):
     config = tmp_path / "homes/1/nodes/gpu-node-01/config"
     config.parent.mkdir(parents=True)
     config.write_text(f"lxc.rootfs.path = overlay:{root}/node-used:/x\n")
+    (tmp_path / "cache/templates/abc").mkdir(parents=True)
     now = (root / "node-old").stat().st_mtime
     with image.locked(image._lock("node-live"), "nothing"):
         assert [path.name for path in image.prune(now)] == ["node-dead.building"]
-        assert [path.name for path in image.prune(now + 15 * 86400)] == ["node-old"]
+        assert [path.name for path in image.prune(now + 15 * 86400)] == ["abc", "node-old"]
     assert sorted(path.name for path in root.iterdir()) == ["node-live.building", "node-used"]
 
 
