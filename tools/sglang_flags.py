@@ -11,6 +11,7 @@ declare flags is replaced by a placeholder. Choices that only the placeholders w
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import pprint
@@ -142,6 +143,7 @@ def dump(version: str) -> dict[str, dict[str, Any]]:
 
     with tempfile.TemporaryDirectory() as folder:
         with zipfile.ZipFile(wheel(version)) as archive:
+            parsers = registered_parsers(archive)
             wanted = ("sglang/srt/server_args.py", "sglang/srt/environ.py", "sglang/srt/arg_groups/")
             archive.extractall(folder, [name for name in archive.namelist() if name.startswith(wanted)])
         packages = str(Path(msgspec.__file__).parent.parent)
@@ -149,7 +151,40 @@ def dump(version: str) -> dict[str, dict[str, Any]]:
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise SystemExit(f"sglang {version}: its parser does not run: {result.stderr.strip().splitlines()[-1]}")
-    return json.loads(result.stdout.splitlines()[-1])  # type: ignore[no-any-return]
+    flags: dict[str, dict[str, Any]] = json.loads(result.stdout.splitlines()[-1])
+    for flag, names in parsers.items():
+        if flags[flag]["choices"] is not None:  # a registry that the stand-ins for torch and others leave empty
+            flags[flag]["choices"] = sorted({*flags[flag]["choices"], *names})
+    for record in flags.values():
+        if any(choice.startswith("<class") for choice in record["choices"] or ()):
+            record["choices"] = None
+    return flags
+
+
+REGISTRIES: Final = {
+    "--reasoning-parser": ("DetectorMap", "REASONING_PARSER_NAMES"),
+    "--tool-call-parser": ("ToolCallParserEnum", "TOOL_CALL_PARSER_NAMES"),
+}
+"""Flags whose choices are the keys of a registry, with the registry's name and that of a list of its names."""
+
+
+def registered_parsers(archive: zipfile.ZipFile) -> dict[str, list[str]]:
+    """Names of the reasoning and tool call parsers of a wheel, by AST."""
+    found: dict[str, list[str]] = {flag: [] for flag in REGISTRIES}
+    for name in archive.namelist():
+        if not (name.startswith(("sglang/srt/parser/", "sglang/srt/function_call/")) and name.endswith(".py")):
+            continue
+        for node in ast.walk(ast.parse(archive.read(name))):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+            names = {target.id for target in targets if isinstance(target, ast.Name)}
+            for flag, registries in REGISTRIES.items():
+                if names & set(registries) and isinstance(node, (ast.Assign, ast.AnnAssign)):
+                    elements = node.value.keys if isinstance(node.value, ast.Dict) else getattr(node.value, "elts", [])
+                    found[flag] += [item.value for item in elements if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    for flag, names_of in found.items():
+        if not names_of:
+            raise SystemExit(f"{archive.filename}: no registry of {flag} was found")
+    return found
 
 
 def table(dumps: list[dict[str, dict[str, Any]]]) -> dict[str, list[tuple[int, int, dict[str, Any]]]]:
