@@ -31,6 +31,10 @@ options:
     description: GPU architecture, for example V(sm120).
     type: str
     required: true
+  model_type:
+    description: Kind of model that will be served, as its config.json names it; some patches are for one kind alone.
+    type: str
+    default: ""
 attributes:
   check_mode:
     support: full
@@ -59,25 +63,12 @@ manifest:
   returned: always
 """
 
-import json
-import typing as t
-import zipfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpunode.wheelpatch.catalogue import PATCHES
 from ansible.module_utils.gpunode.wheelpatch.edit import AnchorError, selected
-from ansible.module_utils.gpunode.wheelpatch.wheel import MANIFEST, WheelError, patch_wheel, patched_version
-
-
-def existing_manifest(wheel: Path) -> dict[str, t.Any] | None:
-    """The manifest of a patched wheel that is there and readable, else None."""
-    try:
-        with zipfile.ZipFile(wheel) as archive:
-            name = next(name for name in archive.namelist() if name.endswith(f".dist-info/{MANIFEST}"))
-            return t.cast("dict[str, t.Any]", json.loads(archive.read(name)))
-    except (OSError, StopIteration, ValueError, zipfile.BadZipFile):
-        return None
+from ansible.module_utils.gpunode.wheelpatch.wheel import WheelError, patch_wheel, patched_version, read_manifest
 
 
 def main() -> None:
@@ -89,12 +80,13 @@ def main() -> None:
             "package": {"type": "str", "default": "sglang"},
             "version": {"type": "str", "required": True},
             "architecture": {"type": "str", "required": True},
+            "model_type": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
     params = module.params
     source = Path(params["source"])
-    patches = selected(PATCHES, params["package"], params["version"], params["architecture"])
+    patches = selected(PATCHES, params["package"], params["version"], params["architecture"], params["model_type"])
     if not patches:
         manifest = {
             "package": params["package"],
@@ -106,7 +98,7 @@ def main() -> None:
         module.exit_json(changed=False, wheel=str(source), manifest=manifest)
     tags = source.name[: -len(".whl")].split("-", 2)[2]
     target = Path(params["dest"]) / f"{params['package']}-{patched_version(params['version'], patches)}-{tags}.whl"
-    manifest = existing_manifest(target)
+    manifest = read_manifest(target)
     if manifest is not None:
         module.exit_json(changed=False, wheel=str(target), manifest=manifest)
     if module.check_mode:

@@ -1,42 +1,156 @@
-"""The patches against the published wheels: each applies exactly once to each version that it names."""
+"""The patches and tables against the published wheels: where each patch applies, what it does, and that the tables equal the parsers."""
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
+import sys
+import types
 import zipfile
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gpunode.sglang.flags_data import VERSIONS
 from gpunode.wheelpatch.catalogue import PATCHES
-from gpunode.wheelpatch.wheel import patch_wheel, verify_record
+from gpunode.wheelpatch.edit import AnchorError, apply_edit
+from gpunode.wheelpatch.wheel import METADATA, patch_wheel, revert_wheel, verify_record
 
-CACHE = Path(os.environ.get("GPUNODE_CACHE", "/var/cache/gpunode")) / "wheels"
-CASES = sorted({(patch.package, version) for patch in PATCHES for version in patch.versions})
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+from sglang_flags import wheel as published  # noqa: E402
 
-
-def published(package: str, version: str) -> Path:
-    CACHE.mkdir(parents=True, exist_ok=True)
-    found = sorted(CACHE.glob(f"{package}-{version}-*.whl"))
-    if not found:
-        command = ["/usr/bin/python3", "-m", "venv", str(CACHE / "pip")]
-        subprocess.run(command, check=True)
-        pip = [str(CACHE / "pip/bin/python"), "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        subprocess.run([*pip, "--dest", str(CACHE), f"{package}=={version}"], check=True)
-        found = sorted(CACHE.glob(f"{package}-{version}-*.whl"))
-    return found[0]
+IDS = sorted({patch.id for patch in PATCHES})
 
 
-@pytest.mark.parametrize(("package", "version"), CASES)
-def test_every_patch_applies_to_the_published_wheel(package: str, version: str, tmp_path: Path) -> None:
-    patches = [patch for patch in PATCHES if patch.package == package and version in patch.versions]
-    wheel = published(package, version)
+@cache
+def text_of(version: str, path: str) -> str | None:
+    with zipfile.ZipFile(published(version)) as archive:
+        if path == METADATA:
+            path = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return archive.read(path).decode() if path in archive.namelist() else None
+
+
+def outcome(patch_id: str, version: str) -> str:
+    """applied, present, or refused: what happens when every edit of this id is tried on this wheel."""
+    results = set()
+    for patch in PATCHES:
+        for edit in patch.edits if patch.id == patch_id else ():
+            text = text_of(version, edit.path)
+            if text is None:
+                continue
+            try:
+                results.add("applied" if apply_edit(text, edit)[1] else "present")
+            except AnchorError:
+                results.add("refused")
+    return results.pop() if len(results) == 1 else f"unclear {results}"
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("patch_id", IDS)
+def test_a_patch_applies_to_the_versions_it_names_and_to_no_other(patch_id: str, version: str) -> None:
+    named = any(version in patch.versions for patch in PATCHES if patch.id == patch_id)
+    assert (outcome(patch_id, version) == "applied") is named
+
+
+@pytest.mark.parametrize("version", ["0.5.8.post1", "0.5.12.post1", "0.5.17", "0.5.23"])
+def test_the_patched_wheel_is_whole_and_the_way_back_is_exact(version: str, tmp_path: Path) -> None:
+    patches = [patch for patch in PATCHES if version in patch.versions]
+    wheel = published(version)
     manifest = patch_wheel(wheel, tmp_path, patches)
     assert [patch["state"] for patch in manifest["patches"]] == ["applied"] * len(patches)
-    assert verify_record(tmp_path / manifest["wheel"]) == []
-    with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(tmp_path / manifest["wheel"]) as after:
-        edited = {edit.path for patch in patches for edit in patch.edits}
-        names = [name for name in before.namelist() if not name.startswith(f"{package}-") and not name.endswith("/")]
-        changed = {name for name in names if before.read(name) != after.read(name)}
-    assert changed == edited
+    patched = tmp_path / manifest["wheel"]
+    assert verify_record(patched) == []
+    with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(patched) as after:
+        edited = {edit.path for patch in patches for edit in patch.edits} - {METADATA}
+        names = [name for name in before.namelist() if not name.startswith("sglang-") and not name.endswith("/")]
+        assert {name for name in names if before.read(name) != after.read(name)} == edited
+    reverted = revert_wheel(patched, tmp_path / "back", PATCHES)
+    assert reverted.name == wheel.name
+    assert verify_record(reverted) == []
+    with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(reverted) as after:
+        record = f"sglang-{version}.dist-info/RECORD"
+        same = {name for name in before.namelist() if not name.endswith("/")} - {record}
+        assert same == set(after.namelist()) - {record}
+        assert [name for name in same if before.read(name) != after.read(name)] == []
+
+
+def patched_text(patch_id: str, version: str) -> str:
+    patch = next(patch for patch in PATCHES if patch.id == patch_id and version in patch.versions)
+    (edit,) = patch.edits
+    text = text_of(version, edit.path)
+    assert text is not None
+    return apply_edit(text, edit)[0]
+
+
+def function(text: str, name: str, scope: dict[str, Any]) -> Any:
+    """One function of a module, run without the module's imports."""
+    node = next(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.name == name)
+    node.decorator_list = []
+    exec(compile(ast.Module([node], []), name, "exec"), scope)
+    return scope[name]
+
+
+TRITON = types.SimpleNamespace(next_power_of_2=lambda n: 1 << (n - 1).bit_length(), cdiv=lambda a, b: -(-a // b))
+
+
+@pytest.mark.parametrize(
+    ("capability", "head", "blocks"),
+    [((12, 0), 128, (64, 128)), ((12, 0), 192, (64, 64)), ((12, 1), 576, (32, 32)), ((9, 0), 128, (128, 64)), ((9, 0), 576, (32, 64))],
+)
+def test_extend_attention_takes_blocks_that_fit(capability: tuple[int, int], head: int, blocks: tuple[int, int]) -> None:
+    scope = {"triton": TRITON, "_is_cuda": True, "_is_hip": False, "CUDA_CAPABILITY": capability}
+    sizes = function(patched_text("extend-attention-sm120-blocks", "0.5.8.post1"), "_get_block_sizes_for_extend_attention", scope)(
+        head, head
+    )
+    assert sizes[3:5] == blocks
+
+
+class Tensor:
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+    def stride(self, _axis: int) -> int:
+        return 1
+
+
+class Kernel:
+    def __init__(self) -> None:
+        self.block = 0
+
+    def __getitem__(self, _grid: object) -> Any:
+        return lambda *_arguments, **settings: setattr(self, "block", settings["BLOCK_M"])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("capability", "block"), [((12, 0), 64), ((12, 1), 64), ((9, 0), 128), ((10, 0), 128), ((8, 0), 64)])
+def test_prefill_attention_takes_a_tile_that_fits(version: str, capability: tuple[int, int], block: int) -> None:
+    kernel = Kernel()
+    scope = {"triton": TRITON, "_is_cuda": True, "_is_hip": False, "CUDA_CAPABILITY": capability, "_fwd_kernel": kernel}
+    forward = function(patched_text("prefill-attention-sm120-block", version), "context_attention_fwd", scope)
+    q, k = Tensor(10, 16, 128), Tensor(10, 2, 128)
+    forward(q, k, k, q, Tensor(1), Tensor(1), 10)
+    assert kernel.block == block
+
+
+@pytest.mark.parametrize("version", ["0.5.8.post1", "0.5.9", "0.5.10", "0.5.10.post1", "0.5.11", "0.5.12", "0.5.12.post1"])
+@pytest.mark.parametrize(
+    ("backend", "capability", "runs"), [("flashinfer_cutlass", 12, True), ("triton", 12, False), ("flashinfer_cutlass", 8, False)]
+)
+def test_autotune_covers_cutlass(version: str, backend: str, capability: int, runs: bool) -> None:
+    torch = types.SimpleNamespace(cuda=types.SimpleNamespace(get_device_capability=lambda: (capability, 0)))
+    run = function(patched_text("autotune-flashinfer-cutlass", version), "_should_run_flashinfer_autotune", {"torch": torch})
+    arguments = types.SimpleNamespace(disable_flashinfer_autotune=False, moe_runner_backend=backend, moe_a2a_backend="none")
+    no = types.SimpleNamespace(**{f"is_{kind}": lambda: False for kind in ("eagle", "standalone", "ngram", "speculative")})
+    assert run(types.SimpleNamespace(server_args=arguments, spec_algorithm=no, is_draft_worker=False)) is runs
+
+
+@pytest.mark.parametrize("tool", ["sglang_flags.py", "sglang_profiles.py"])
+def test_the_tables_equal_what_the_wheels_say(tool: str) -> None:
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, str(ROOT / "tools" / tool), "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert result.returncode == 0, result.stdout + result.stderr

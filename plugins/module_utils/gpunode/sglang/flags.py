@@ -11,12 +11,6 @@ from .flags_data import FLAGS, VERSIONS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-FORK_ONLY = {
-    "--enable-pcie-oneshot-allreduce": "lukealonso's and voipmonitor's forks",
-    "--enable-pcie-oneshot-allreduce-fusion": "lukealonso's and voipmonitor's forks",
-}
-"""Flags that circulate in recipes and are in no release on PyPI."""
-
 SUCCESSORS = {
     "--nsa-prefill-backend": "--dsa-prefill-backend",
     "--nsa-decode-backend": "--dsa-decode-backend",

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 
 _ENTRY = re.compile(r"^(?:.*/)?(?:sglang\.launch_server|launch_server\.py|dynamo\.sglang\S*)$")
 _END = re.compile(r"^(?:[;&|]{1,2}|\d?>{1,2}.*|<.*|&>.*|done|fi|then)$")
+_DESCRIPTOR = re.compile(r"(?<=\s)\d(?=>>?\s?[&\w./$-])")
+"""The 2 of ``2>&1``: no word of its own, unlike the 2 of ``--tp-size 2 > log``."""
 _ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
 
 
@@ -27,6 +29,7 @@ class NoLaunchError(ValueError):
 
 def split_words(line: str) -> list[str]:
     """Words as a shell splits them; a quote that is never closed ends with the text."""
+    line = _DESCRIPTOR.sub("", line)
     for ending in ("", '"', "'"):
         with contextlib.suppress(ValueError):
             lexer = shlex.shlex(line + ending, posix=True, punctuation_chars=";|&<>")
@@ -101,6 +104,18 @@ def extract(text: str) -> list[Launch]:
     return launches
 
 
+def from_words(words: list[str]) -> list[Launch]:
+    """The launch in a command that is split into words already; a word with line breaks is a script. Raises NoLaunchError."""
+    entry = _find_entry(words)
+    if entry is not None:
+        start, name = entry
+        return [Launch(name, tuple(_arguments(words[start:])), _environment(words[:start]))]
+    for word in words:
+        if "\n" in word and ("sglang.launch_server" in word or "sglang serve" in word or "dynamo.sglang" in word):
+            return extract(word)
+    raise NoLaunchError("this command starts no sglang server")
+
+
 def _find_entry(words: list[str]) -> tuple[int, str] | None:
     """Index of the first argument and the entry's name."""
     for index, word in enumerate(words):
@@ -109,7 +124,7 @@ def _find_entry(words: list[str]) -> tuple[int, str] | None:
         if word.rsplit("/", 1)[-1] == "sglang" and words[index + 1 : index + 2] == ["serve"]:
             return index + 2, "sglang serve"
         # The whole command as one quoted word: bash -c "python -m sglang.launch_server ..."
-        if " " in word and ("sglang.launch_server" in word or "sglang serve" in word):
+        if " " in word and "\n" not in word.strip() and ("sglang.launch_server" in word or "sglang serve" in word):
             inner = split_words(word)
             found = _find_entry(inner)
             if found is not None:
@@ -124,8 +139,6 @@ def _arguments(words: list[str]) -> list[str]:
         if _END.match(word):
             break
         arguments.append(word)
-    if arguments and arguments[-1].isdigit() and len(arguments) < len(words) and words[len(arguments)].startswith(">"):
-        arguments.pop()  # the 2 of 2>&1
     return arguments
 
 

@@ -28,7 +28,8 @@ class Patch:
     """A change of a published package, for the versions that need it.
 
     ``versions`` are exact release numbers, each tried against the published wheel. ``architectures`` are the GPU architectures
-    that need it (``sm120``); on others it is not applied. ``upstream`` names where the change is discussed or was merged.
+    that need it (``sm120``); on others it is not applied; empty means every one. ``model_types`` are the models that need it, as
+    config.json names them; empty means every one. ``upstream`` names where the change is discussed or was merged.
     """
 
     id: str
@@ -38,6 +39,7 @@ class Patch:
     why: str
     upstream: str
     edits: tuple[Edit, ...]
+    model_types: tuple[str, ...] = ()
 
 
 def apply_edit(text: str, edit: Edit) -> tuple[str, bool]:
@@ -55,6 +57,21 @@ def apply_edit(text: str, edit: Edit) -> tuple[str, bool]:
     return text.replace(edit.old, edit.new), True
 
 
-def selected(patches: tuple[Patch, ...], package: str, version: str, architecture: str) -> list[Patch]:
-    """The patches that this package version needs on this architecture, in catalogue order."""
-    return [patch for patch in patches if patch.package == package and version in patch.versions and architecture in patch.architectures]
+def selected(patches: tuple[Patch, ...], package: str, version: str, architecture: str, model_type: str = "") -> list[Patch]:
+    """The patches that this package version needs on this architecture for this kind of model, in catalogue order."""
+    return [
+        patch
+        for patch in patches
+        if patch.package == package
+        and version in patch.versions
+        and (not patch.architectures or architecture in patch.architectures)
+        and (not patch.model_types or model_type in patch.model_types)
+    ]
+
+
+def revert_edit(text: str, edit: Edit) -> str:
+    """Undo an edit that was applied; raises AnchorError when the new text does not occur exactly once."""
+    count = text.count(edit.new)
+    if count != 1:
+        raise AnchorError(f"{edit.path}: what the patch wrote occurs {count} times, expected once; the file was changed since")
+    return text.replace(edit.new, edit.old)

@@ -12,7 +12,7 @@ import re
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from .edit import AnchorError, apply_edit
+from .edit import AnchorError, apply_edit, revert_edit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 MANIFEST = "gpunode-patches.json"
 """Name of the manifest inside the wheel's dist-info folder."""
+
+METADATA = "METADATA"
+"""Path of an edit that changes the wheel's own metadata, wherever its dist-info folder is."""
 
 _TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 """Every packed file carries this time: the same input gives the same bytes."""
@@ -77,9 +80,8 @@ def patch_wheel(source: Path, target_dir: Path, patches: list[Patch]) -> dict[st
         distribution, version = info[: -len(".dist-info")].rsplit("-", 1)
         content = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
         attributes = {entry.filename: entry.external_attr for entry in archive.infolist()}
-    states = _edit_all(content, patches)
+    states = _edit_all(content, patches, info)
     new_version = patched_version(version, patches)
-    new_info = f"{distribution}-{new_version}.dist-info"
     tags = source.name[: -len(".whl")].split("-", 2)[2]
     wheel_name = f"{distribution}-{new_version}-{tags}.whl"
     manifest: dict[str, Any] = {
@@ -89,18 +91,66 @@ def patch_wheel(source: Path, target_dir: Path, patches: list[Patch]) -> dict[st
         "wheel": wheel_name,
         "patches": states,
     }
+    content[f"{info}/{MANIFEST}"] = json.dumps(manifest, indent=1).encode()
+    _repack(target_dir / wheel_name, content, attributes, info, f"{distribution}-{new_version}.dist-info")
+    return manifest
+
+
+def read_manifest(wheel: Path) -> dict[str, Any] | None:
+    """The manifest of a patched wheel that is there and readable, else None."""
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            name = next(name for name in archive.namelist() if name.endswith(f".dist-info/{MANIFEST}"))
+            manifest: dict[str, Any] = json.loads(archive.read(name))
+            return manifest
+    except (OSError, StopIteration, ValueError, zipfile.BadZipFile):
+        return None
+
+
+def revert_wheel(source: Path, target_dir: Path, patches: Iterable[Patch]) -> Path:
+    """Write the published wheel again from a patched one; every file of the package has its published content.
+
+    ``patches`` is the catalogue: what the manifest says was applied is looked up there by id and version. Raises AnchorError when a file
+    was changed since, WheelError when the wheel carries no manifest or names a patch that is not known.
+    """
+    manifest = read_manifest(source)
+    if manifest is None:
+        raise WheelError(f"{source}: carries no {MANIFEST}, so it is no wheel that was patched here")
+    known = {patch.id: patch for patch in patches if manifest["from"] in patch.versions}
+    with zipfile.ZipFile(source) as archive:
+        info = _dist_info(archive)
+        content = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/")}
+        attributes = {entry.filename: entry.external_attr for entry in archive.infolist()}
+    for state in reversed(manifest["patches"]):
+        if state["id"] not in known:
+            raise WheelError(f"{source}: patch {state['id']} is not in the catalogue for {manifest['from']}")
+        for edit in reversed(known[state["id"]].edits) if state["state"] == "applied" else ():
+            path = _where(edit.path, info)
+            content[path] = revert_edit(content[path].decode(), edit).encode()
+    del content[f"{info}/{MANIFEST}"]
+    tags = source.name[: -len(".whl")].split("-", 2)[2]
+    target = target_dir / f"{manifest['package']}-{manifest['from']}-{tags}.whl"
+    _repack(target, content, attributes, info, f"{manifest['package']}-{manifest['from']}.dist-info")
+    return target
+
+
+def _repack(target: Path, content: dict[str, bytes], attributes: dict[str, int], info: str, new_info: str) -> None:
+    """Write the wheel under its new version: dist-info renamed, Version set, RECORD made anew."""
+    version = new_info[: -len(".dist-info")].rsplit("-", 1)[1]
     renamed = {_rename(name, info, new_info): data for name, data in content.items()}
     modes = {_rename(name, info, new_info): attribute for name, attribute in attributes.items()}
     metadata = renamed[f"{new_info}/METADATA"].decode()
-    renamed[f"{new_info}/METADATA"] = re.sub(r"(?m)^Version: .*$", f"Version: {new_version}", metadata, count=1).encode()
-    renamed[f"{new_info}/{MANIFEST}"] = json.dumps(manifest, indent=1).encode()
+    renamed[f"{new_info}/METADATA"] = re.sub(r"(?m)^Version: .*$", f"Version: {version}", metadata, count=1).encode()
     renamed.pop(f"{new_info}/RECORD", None)
-    target_dir.mkdir(parents=True, exist_ok=True)
-    target = target_dir / wheel_name
+    target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_suffix(".partial")
     _pack(partial, renamed, modes, f"{new_info}/RECORD")
     partial.replace(target)
-    return manifest
+
+
+def _where(path: str, info: str) -> str:
+    """An edit's path; METADATA alone means the one of the wheel's dist-info folder."""
+    return f"{info}/METADATA" if path == METADATA else path
 
 
 def _dist_info(archive: zipfile.ZipFile) -> str:
@@ -111,19 +161,21 @@ def _dist_info(archive: zipfile.ZipFile) -> str:
     return top[0]
 
 
-def _edit_all(content: dict[str, bytes], patches: list[Patch]) -> list[dict[str, Any]]:
+def _edit_all(content: dict[str, bytes], patches: list[Patch], info: str) -> list[dict[str, Any]]:
     states = []
     for patch in patches:
         changed = False
         for edit in patch.edits:
-            if edit.path not in content:
-                raise AnchorError(f"patch {patch.id}: {edit.path} is not in the wheel")
+            path = _where(edit.path, info)
+            if path not in content:
+                raise AnchorError(f"patch {patch.id}: {path} is not in the wheel")
             try:
-                text, edited = apply_edit(content[edit.path].decode(), edit)
+                text, edited = apply_edit(content[path].decode(), edit)
             except AnchorError as error:
                 raise AnchorError(f"patch {patch.id}: {error}") from error
-            compile(text, edit.path, "exec", dont_inherit=True)
-            content[edit.path] = text.encode()
+            if path.endswith(".py"):
+                compile(text, path, "exec", dont_inherit=True)
+            content[path] = text.encode()
             changed = changed or edited
         states.append(
             {

@@ -1,0 +1,73 @@
+"""Launches in files of other tools: compose and Kubernetes YAML by their structure, everything else as text."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from gpunode.sglang.launch_text import Launch, NoLaunchError, extract, from_words, split_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_COMMANDS = ("entrypoint", "command", "args")
+
+
+def launches_in(text: str) -> list[Launch]:
+    """Every launch in a text, in order; raises NoLaunchError where there is none."""
+    found = list(_from_yaml(text))
+    return found or extract(text)
+
+
+def _from_yaml(text: str) -> Iterator[Launch]:
+    if ":" not in text:
+        return
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except yaml.YAMLError:
+        return
+    for document in documents:
+        yield from _walk(document)
+
+
+def _walk(node: object) -> Iterator[Launch]:
+    if isinstance(node, dict):
+        words = [word for key in _COMMANDS for word in _words(node.get(key))]
+        if words:
+            environment = _environment(node.get("environment")) | _environment(node.get("env"))
+            with contextlib.suppress(NoLaunchError):  # a container that is no server
+                yield from _with(from_words(words), environment)
+        for value in node.values():
+            yield from _walk(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _walk(value)
+
+
+def _with(launches: list[Launch], environment: dict[str, str]) -> Iterator[Launch]:
+    for launch in launches:
+        yield Launch(launch.entry, launch.arguments, {**environment, **launch.environment})
+
+
+def _words(value: object) -> list[str]:
+    if isinstance(value, str):
+        return split_words(value.replace("\\\n", " ")) if "\n" not in value.strip() else [value]
+    if isinstance(value, list):
+        return [str(item) for item in value if item is not None]
+    return []
+
+
+def _environment(value: Any) -> dict[str, str]:
+    """Compose's mapping or list of K=V, Kubernetes' list of name and value."""
+    if isinstance(value, dict):
+        return {str(name): "" if item is None else str(item) for name, item in value.items()}
+    found: dict[str, str] = {}
+    for item in value if isinstance(value, list) else []:
+        if isinstance(item, str) and "=" in item:
+            name, _, text = item.partition("=")
+            found[name] = text
+        elif isinstance(item, dict) and "name" in item and "value" in item:
+            found[str(item["name"])] = str(item["value"])
+    return found
