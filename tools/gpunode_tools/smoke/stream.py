@@ -1,0 +1,302 @@
+"""One slot of the load: a connection that sends a request, reads its stream, and tells the level what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import httptools
+from orjson import loads
+
+if TYPE_CHECKING:
+    from gpunode_tools.smoke.level import Level
+
+BODY_LIMIT: Final = 4096
+"""Bytes kept of an answer that is no stream: enough for its message."""
+USAGE: Final = re.compile(rb'"total_tokens": ?(\d+), ?"completion_tokens": ?(\d+)')
+MARKERS: Final = {"completions": b'"text":"', "chat": b'"content":"', "generate": b""}
+RUNAWAY: Final = 1.5
+"""A stream that has sent this many times the events that were asked for as tokens is cut off."""
+
+# How a request can end otherwise than well: the kinds that are counted.
+KINDS: Final = (
+    "connection-refused",
+    "connection-reset",
+    "connection-closed",
+    "connect-timeout",
+    "tls",
+    "redirect",
+    "not-a-stream",
+    "stream-error",
+    "malformed-event",
+    "stream-ended-early",
+    "no-end-of-stream",
+    "no-first-token",
+    "stalled",
+    "request-timeout",
+    "runaway",
+    "early-stop",
+    "wrong-length",
+    "usage-mismatch",
+    "interrupted",
+)
+
+
+class Slot(asyncio.Protocol):
+    """A connection with at most one request in flight; everything hot happens in `data_received` and `on_body`."""
+
+    # Slots and no dictionary: at 50,000 reads a second on one core, locality is what costs.
+    __slots__ = (
+        "base",
+        "booked",
+        "buckets",
+        "busy",
+        "complete",
+        "content_type",
+        "counted",
+        "cut",
+        "done_mark",
+        "events",
+        "finish",
+        "first",
+        "gaps",
+        "keep",
+        "last",
+        "level",
+        "limit",
+        "marker",
+        "message",
+        "number",
+        "parser",
+        "partial",
+        "prefix",
+        "problem",
+        "prompt",
+        "read",
+        "retry_after",
+        "sent",
+        "status",
+        "streaming",
+        "suffix",
+        "tokens",
+        "transport",
+        "usage",
+        "wanted",
+        "warm",
+    )
+
+    def __init__(self, level: Level, number: int) -> None:
+        self.level, self.number = level, number
+        self.base, self.buckets = level.base, level.buckets
+        self.read = level.reader
+        self.marker = MARKERS[level.plan.shape.endpoint]
+        self.transport: asyncio.Transport | None = None
+        self.parser: Any = None
+        self.busy = self.warm = False
+        self._clear()
+
+    def _clear(self) -> None:
+        self.sent = self.first = self.last = 0.0
+        self.wanted = self.tokens = self.events = self.prompt = 0
+        self.usage = -1
+        self.finish: str | None = None
+        self.done_mark = self.streaming = self.complete = self.counted = False
+        self.keep = True
+        self.problem = ""
+        self.message = ""
+        self.partial = b""
+        self.status = 0
+        self.content_type = b""
+        self.retry_after = 0.0
+        self.booked = self.limit = self.cut = 0
+        self.prefix = self.suffix = b""
+
+    # ---- a request ----
+    def send(self, head: bytes, body: bytes, wanted: int, *, warm: bool) -> None:
+        """Write one request; its end is told to the level."""
+        self._clear()
+        self.wanted, self.warm, self.busy = wanted, warm, True
+        self.limit = int(wanted * RUNAWAY) + 16
+        self.gaps = self.level.warm_gaps if warm else self.level.gaps
+        transport = self.transport
+        if transport is None:
+            raise ConnectionError("the slot is not connected")
+        self.sent = monotonic()
+        transport.write(head + b"%d\r\n\r\n" % len(body) + body)
+
+    def fail(self, kind: str, message: str = "", *, close: bool = True) -> None:
+        """End the request with an error; the connection is no longer trusted."""
+        if not self.busy:
+            return
+        self.problem, self.message = kind, message[:300]
+        if close and self.transport is not None:
+            transport, self.transport = self.transport, None
+            transport.abort()
+        self._over()
+
+    def _over(self) -> None:
+        self.busy = False
+        self.level.ended(self)
+
+    # ---- the connection ----
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+        self.parser = httptools.HttpResponseParser(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.transport is None:
+            return
+        self.transport = None
+        if self.busy:
+            kind = "connection-closed" if exc is None else "connection-reset"
+            self.fail(kind, str(exc or "the server closed the connection before the answer was complete"), close=False)
+
+    def data_received(self, data: bytes) -> None:
+        now = monotonic()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self.problem, self.message = self.problem or "malformed-event", self.message or f"not HTTP: {error}"
+        fresh = self.tokens - self.booked
+        if fresh > 0:
+            # All tokens of one read arrived together: the gap before them is shared out.
+            self.booked += fresh
+            self.buckets[int((now - self.base) * 100)] += fresh
+            if not self.first:
+                self.first = now
+            elif fresh == 1:
+                self.gaps.append(now - self.last)
+            else:
+                self.gaps.extend([(now - self.last) / fresh] * fresh)
+                self.level.coalesced += max(0, data.count(b"data: {") - 1)
+            self.last = now
+            if self.events > self.limit and not self.problem:
+                self.problem, self.message = (
+                    "runaway",
+                    f"{self.tokens} tokens in {self.events} events came where {self.wanted} were asked for",
+                )
+        if self.problem:
+            self.fail(self.problem, self.message)
+        elif self.complete:
+            self.complete = False
+            if not self.keep and self.transport is not None:
+                transport, self.transport = self.transport, None
+                transport.close()
+            self._over()
+
+    # ---- callbacks of the HTTP parser ----
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        if name == b"content-type":
+            self.content_type = value
+        elif name == b"retry-after":
+            try:
+                self.retry_after = float(value)
+            except ValueError:
+                self.retry_after = 1.0
+        elif name == b"x-gpunode-simulated":
+            self.level.simulated = True
+
+    def on_headers_complete(self) -> None:
+        self.status = self.parser.get_status_code()
+        self.streaming = self.status == 200 and self.content_type.startswith(b"text/event-stream")
+
+    def on_body(self, body: bytes) -> None:
+        # An event that differs from the one before in its text and in one more token needs no parser: most of a stream.
+        if self.suffix and body.startswith(self.prefix):
+            end = body.find(b'"', self.cut)
+            tokens = self.tokens + 1
+            if (
+                body[end:] == (self.suffix % (self.prompt + tokens, tokens) if self.counted else self.suffix)
+                and body.find(b"\\", self.cut, end) < 0
+            ):
+                self.tokens = tokens
+                self.events += 1
+                return
+        if not self.streaming:
+            if len(self.partial) < BODY_LIMIT:
+                self.partial += body
+            return
+        if self.partial:
+            body, self.partial = self.partial + body, b""
+        # The usual case: one event, whole.
+        if body.startswith(b"data: {") and body.endswith(b"}\n\n") and body.find(b"\n\n") == len(body) - 2:
+            events = self.events
+            try:
+                self.read(self, loads(body[6:]))
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+                self._malformed(body, error)
+                return
+            if not self.suffix and self.events == events + 1 and self.marker:
+                self._learn(body)
+            return
+        self._slow(body)
+
+    def _learn(self, body: bytes) -> None:
+        """Keep what the next event should look like around its text."""
+        start = body.find(self.marker)
+        cut = start + len(self.marker)
+        tail = body[body.find(b'"', cut) :]
+        if start < 0 or b"%" in tail or body.find(b"\\", cut) >= 0:
+            return
+        if self.counted:
+            match = USAGE.search(tail)
+            if match is None or int(match[2]) != self.tokens:
+                return
+            self.prompt = int(match[1]) - self.tokens
+            tail = tail[: match.start(1)] + b"%d" + tail[match.end(1) : match.start(2)] + b"%d" + tail[match.end(2) :]
+        self.prefix, self.cut, self.suffix = body[:cut], cut, tail
+
+    def _slow(self, body: bytes) -> None:
+        """Anything else: several events, parts of one, comments, other line ends."""
+        text = body.replace(b"\r\n", b"\n") if b"\r" in body else body
+        *blocks, rest = text.split(b"\n\n")
+        self.partial = rest
+        for block in blocks:
+            data = b"\n".join(line[5:].strip() for line in block.split(b"\n") if line.startswith(b"data:"))
+            if not data:
+                continue
+            if data == b"[DONE]":
+                self.done_mark = True
+                continue
+            try:
+                self.read(self, loads(data))
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+                self._malformed(data, error)
+                return
+
+    def _malformed(self, data: bytes, error: Exception) -> None:
+        if not self.problem:
+            self.problem = "malformed-event"
+            self.message = f"{type(error).__name__}: {error}: {data[:120]!r}"
+
+    def on_message_complete(self) -> None:
+        if not self.busy or self.problem:
+            return
+        if not self.streaming:
+            self._no_stream()
+        elif self.partial.strip():
+            self.problem = "stream-ended-early"
+            self.message = f"the stream ended inside an event: {self.partial[:80]!r}"
+        elif not (self.done_mark or self.finish):
+            self.problem, self.message = (
+                "stream-ended-early",
+                f"the stream ended after {self.tokens} tokens without a finish reason or [DONE]",
+            )
+        if self.problem:
+            return
+        self.keep = bool(self.parser.should_keep_alive())
+        self.complete = True
+
+    def _no_stream(self) -> None:
+        text = self.partial.decode("utf-8", "replace").strip()
+        self.message = f"HTTP {self.status}: {text[:250]}"
+        if 300 <= self.status < 400:
+            self.problem = "redirect"
+        elif self.status != 200:
+            self.problem = f"http-{self.status}"
+        else:
+            self.problem = "not-a-stream"
+            self.message = f"content-type {self.content_type.decode('latin-1')!r} where an event stream was asked for: {text[:120]}"
