@@ -51,6 +51,44 @@ PROBLEMS = (
         refines=("container-start-failed",),
     ),
     Problem(
+        id="container-mount-failed",
+        layer=CONTAINER,
+        title="A file system of the container cannot be mounted",
+        cause="The root file system or a mount point is not there when the container starts: a bind source that does not exist (yet), a volume that is not active, "
+        "an unreachable file server, or a full thin pool.",
+        remedy="pct start VMID --debug names it; check that each source of gpu_container_mounts exists on the host (lvs, zfs list, mount); order the start behind "
+        "its mount (gpu_container_startup).",
+        signs=(
+            Sign(r"Script exited with status (?:19|25|32|116)", near=(r"Failed to run lxc\.hook\.pre-start",), within=4),
+            Sign(
+                r"(?:directory|path) '?(?P<path>/[^' ]+)'? does not exist",
+                near=(r"lxc\.hook\.pre-start|pre-start|startup for container",),
+                within=10,
+            ),
+            Sign(
+                r"unable to open (?:file|dir) '(?P<path>[^']+)'",
+                near=(r"lxc\.hook\.pre-start|startup for container|mountpoint",),
+                within=10,
+            ),
+            Sign(r"lxc-start[^\n]{0,200}Failed to mount\b"),
+            Sign(
+                r"mount: [^\n]{0,120}(?:special device \S+ does not exist|can'?t read superblock)", near=(r"lxc|pct|container",), within=10
+            ),
+        ),
+        shows=(
+            (
+                'run_buffer: 571 Script exited with status 32\nlxc_init: 845 Failed to run lxc.hook.pre-start for container "105"\n'
+                "__lxc_start: 2047 Failed to initialize container \"105\"\nTASK ERROR: startup for container '105' failed"
+            ),
+            "directory '/srv/models' does not exist\nTASK ERROR: startup for container '200' failed",
+        ),
+        unlike=("mp0: /srv/models,mp=/models,ro=1",),
+        sources=("https://pve.proxmox.com/pve-docs/pct.1.html",),
+        confidence=LIKELY,
+        explains=("container-start-failed",),
+        refines=("container-start-failed",),
+    ),
+    Problem(
         id="container-device-missing",
         layer=CONTAINER,
         title="A device that is passed through is none",

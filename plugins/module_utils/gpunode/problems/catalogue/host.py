@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model import ANYTHING, CERTAIN, CONTAINER, HOST, LIKELY, WARNING, Problem, Sign
 
 _SMI_FAILED = r"NVIDIA-SMI has failed because it couldn'?t communicate with the NVIDIA driver"
-_NO_NODE = r"Device /dev/nvidia[\w-]* does not exist"
+_NO_NODE = r"Device /dev/nvidia[\w/-]* does not exist"
 
 PROBLEMS = (
     Problem(

@@ -48,7 +48,6 @@ PROBLEMS = (
         signs=(
             Sign(r"ACSCtl: [^\n]{0,40}ReqRedir\+"),
             Sign(r"ACSCtl: [^\n]{0,60}CmpltRedir\+"),
-            Sign(r"PCIe ACS overrides enabled"),
         ),
         shows=("\t\tACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-",),
         unlike=(
@@ -61,6 +60,37 @@ PROBLEMS = (
         ),
         confidence=LIKELY,
         explains=("p2p-hang", "collective"),
+    ),
+    Problem(
+        id="acs-override",
+        layer=HOST,
+        title="ACS is faked by the kernel (pcie_acs_override)",
+        cause="pcie_acs_override splits IOMMU groups for passing devices to virtual machines; between GPUs of one host it does the opposite of what is "
+        "wanted.",
+        remedy="Unless a VM of this host needs it: name pcie_acs_override in pve_host_cmdline_absent and reboot.",
+        severity=WARNING,
+        signs=(Sign(r"PCIe ACS overrides enabled"),),
+        shows=("Warning: PCIe ACS overrides enabled; This may allow non-IOMMU protected peer-to-peer DMA",),
+        unlike=("Command line: BOOT_IMAGE=/boot/vmlinuz-7.0.14-14-pve iommu=pt",),
+        sources=("https://github.com/proxmox/pve-kernel",),
+        confidence=CERTAIN,
+        explains=("p2p-hang",),
+    ),
+    Problem(
+        id="nccl-p2p-disabled",
+        layer=HOST,
+        title="NCCL finds peer-to-peer switched off between GPUs",
+        cause="The driver reports that two GPUs that are near each other may not reach one another: a card or driver without P2P, another IOMMU group, or a "
+        "registry key.",
+        remedy="nvidia-smi topo -p2p r and w; gpunode verify-p2p names the reason. Cards without it (GeForce): nothing to do, NCCL goes through host memory.",
+        severity=WARNING,
+        signs=(Sign(r"P2P is disabled between connected GPUs (?P<one>\d+) and (?P<other>\d+)"),),
+        shows=(
+            "node:71:317 [1] NCCL INFO P2P is disabled between connected GPUs 1 and 0. You can repress this message with NCCL_IGNORE_DISABLED_P2P=1.",
+        ),
+        unlike=("NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM",),
+        sources=("https://github.com/NVIDIA/nccl",),
+        confidence=CERTAIN,
     ),
     Problem(
         id="p2p-mapping-failed",
@@ -213,7 +243,7 @@ PROBLEMS = (
         cause="A machine check or an uncorrectable memory error of the host.",
         remedy="ras-mc-ctl --errors (rasdaemon) names the module; replace the DIMM or CPU; update the firmware.",
         signs=(
-            Sign(r"mce: \[Hardware Error\]: (?:CPU \d+: )?Machine Check"),
+            Sign(r"mce: \[Hardware Error\]: CPU \d+: Machine Check"),
             Sign(r"EDAC \S+: \d+ UE\b"),
             Sign(r"Memory failure: 0x[\da-f]+: .{0,60}\b(?:Killing|recovery action)"),
             Sign(r"\[Hardware Error\]: (?:Uncorrected|.{0,20}event severity: (?:fatal|recoverable))"),

@@ -271,6 +271,26 @@ PROBLEMS = (
         refines=("gpu-memory", "weight-shape-mismatch"),
     ),
     Problem(
+        id="weight-name-unknown",
+        layer=MODEL,
+        title="The checkpoint has a weight that the model class does not know",
+        cause="Checkpoint and model implementation do not belong together: a draft (MTP) layer, a quantised form or a newer architecture that this release "
+        "does not load.",
+        remedy="Take the release that the checkpoint's page names (sglang_venv_version), or a checkpoint made for this one.",
+        signs=(
+            Sign(r"KeyError: '(?P<weight>(?:model|language_model|transformer|visual|mtp)\.[\w.]+)'"),
+            Sign(r"Following weights were not initialized from checkpoint"),
+            Sign(r"There is no module or parameter named '(?P<weight>[\w.]+)'"),
+        ),
+        shows=(
+            "KeyError: 'model.layers.78.eh_proj.weight'",
+            "ValueError: There is no module or parameter named 'mtp.fc' in Qwen3NextForCausalLM",
+        ),
+        unlike=("KeyError: 'content'",),
+        sources=("https://github.com/sgl-project/sglang",),
+        confidence=LIKELY,
+    ),
+    Problem(
         id="mtp-weights-missing",
         layer=MODEL,
         title="The checkpoint has no MTP layer",
@@ -313,6 +333,8 @@ PROBLEMS = (
             Sign(r"Quantization method specified in the model config \((?P<config>\S+)\) does not match the quantization method specified"),
             Sign(r"Unknown quantization method: (?P<method>\S+)|Invalid quantization method: (?P<other>\S+)"),
             Sign(r"The quantization method \S+ is not supported for the current GPU"),
+            Sign(r"Unsupported FusedMoe scheme|No compressed-tensors compatible scheme was found"),
+            Sign(r"FP[48] is not available on this device"),
             Sign(r"quantization is currently not supported for|is not supported for quantization method"),
         ),
         shows=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import CERTAIN, LIKELY, NETWORK, Problem, Sign
+from ..model import CERTAIN, HOST, LIKELY, NETWORK, Problem, Sign
 
 PROBLEMS = (
     Problem(
@@ -178,6 +178,19 @@ PROBLEMS = (
         confidence=LIKELY,
         explains=("hub-offline", "tokenizer-missing"),
         refines=("hub-offline",),
+    ),
+    Problem(
+        id="pve-node-ssh-key",
+        layer=HOST,
+        title="A Proxmox node does not trust its own or another node's ssh key",
+        cause="pvesh forwards the call to the node by ssh, whose host key is missing or has changed (after a rename, a reinstallation or a restore).",
+        remedy="pvecm updatecerts --force on each node; hostname must be the node's name exactly. Then try again.",
+        signs=(Sign(r"proxy handler failed: Host key verification failed"),),
+        shows=("proxy handler failed: Host key verification failed.",),
+        unlike=("Host key verification failed.",),
+        sources=("https://github.com/MrBloodrune/claude-skills",),
+        confidence=CERTAIN,
+        refines=("ssh-host-key",),
     ),
     Problem(
         id="ssh-host-key",

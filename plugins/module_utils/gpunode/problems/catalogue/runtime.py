@@ -76,6 +76,7 @@ PROBLEMS = (
         sources=("https://github.com/sgl-project/sglang/issues/7249", "https://github.com/vllm-project/vllm/issues/32109"),
         confidence=LIKELY,
         tags=("cuda-error",),
+        refines=("graph-capture-failed",),
     ),
     Problem(
         id="ptx-toolchain",
@@ -285,7 +286,7 @@ PROBLEMS = (
         "(cuda_userspace); ldd the extension shows which.",
         signs=(
             Sign(
-                r"(?P<library>lib(?:cudart|nvrtc|cublas|cublasLt|cudnn|cupti|nccl|nvJitLink|cusparse|cusolver|cufft|curand|nvshmem\w*)\S*): cannot open shared object file"
+                r"(?P<library>lib(?:cudart|nvrtc|cublas|cublasLt|cudnn|cupti|nccl(?!-)|nvJitLink|cusparse|cusolver|cufft|curand|nvshmem\w*)\S*): cannot open shared object file"
             ),
             Sign(r"Failed to load .{0,40}(?P<library>lib(?:cudart|nvrtc|cudnn)\S*)"),
         ),
@@ -340,6 +341,8 @@ PROBLEMS = (
         signs=(
             Sign(r"nvcc fatal\s*: Unsupported gpu architecture '(?P<arch>\w+)'"),
             Sign(r"ptxas fatal\s*: Value '(?P<arch>\w+)' is not defined for option 'gpu-name'"),
+            Sign(r"SM ?1[02]\.x requires CUDA ?>= ?[\d.]+"),
+            Sign(r"FlashInfer requires GPUs with sm75 or higher"),
             Sign(r"Unknown CUDA arch \((?P<arch>[\w.+]+)\) or GPU not supported"),
             Sign(r"No supported gpu backend found|`?ptxas`? (?:failed|version).{0,60}\b(?:sm_1\d\d|too old)"),
         ),
@@ -413,6 +416,52 @@ PROBLEMS = (
         sources=("https://github.com/Dao-AILab/flash-attention/issues/2361",),
         confidence=CERTAIN,
         explains=("build-failed", "host-memory-exhausted", "container-memory-exhausted"),
+    ),
+    Problem(
+        id="flashinfer-jit-failed",
+        layer=RUNTIME,
+        title="FlashInfer could not compile a kernel at run time",
+        cause="Its build with ninja and nvcc ended with an error: a toolkit that is missing, too old for the GPU or of another version than the headers, or too "
+        "little memory.",
+        remedy="Read the first `error:` or `fatal` above; nvcc --version must be 12.9 or newer for SM120 (cuda_userspace_toolkit_packages); wipe "
+        "~/.cache/flashinfer; MAX_JOBS=4 when compilers were killed.",
+        signs=(
+            Sign(r"'ninja'[^\n]{0,200}\bflashinfer\b[^\n]{0,300}returned non-zero exit status"),
+            Sign(r"Ninja build failed", near=(r"flashinfer",)),
+            Sign(r"flashinfer[^\n]{0,120}\bJIT\b[^\n]{0,60}\b(?:failed|error)\b"),
+            Sign(r"ninja: build stopped: subcommand failed", near=(r"/flashinfer/|flashinfer\.jit",)),
+        ),
+        shows=(
+            (
+                "subprocess.CalledProcessError: Command '['ninja', '-v', '-C', '/root/.cache/flashinfer/0.6.14/120f/cached_ops', '-f', "
+                "'/root/.cache/flashinfer/0.6.14/120f/cached_ops/sampling/build.ninja']' returned non-zero exit status 1."
+            ),
+        ),
+        unlike=("flashinfer.jit: Finished loading JIT ops: sampling",),
+        sources=("https://github.com/vllm-project/vllm/issues/50705", "https://github.com/vllm-project/vllm/issues/23176"),
+        confidence=LIKELY,
+        refines=("build-failed",),
+    ),
+    Problem(
+        id="nccl-too-old",
+        layer=RUNTIME,
+        title="This NCCL is older than the GPU",
+        cause="NCCL before 2.26 asks for more shared memory than consumer and workstation Blackwell have.",
+        remedy="Update NCCL (nvidia-nccl-cu13 2.27 or newer) with the torch that pins it; do not mix a system libnccl in.",
+        consequence="The first collective fails with `invalid argument` or hangs.",
+        signs=(Sign(r"ncclMaxSharedMem \d+ exceeds device/fn maxSharedMem \d+"),),
+        shows=(
+            (
+                "node:11344:11344 [1] NCCL INFO ncclMaxSharedMem 82240 exceeds device/fn maxSharedMem 79856\n"
+                "node:11344:11344 [1] enqueue.cc:1470 NCCL WARN Cuda failure 1 'invalid argument'"
+            ),
+        ),
+        unlike=("NCCL INFO NCCL version 2.28.9+cuda13.0",),
+        sources=("https://github.com/NVIDIA/nccl/issues/1637",),
+        confidence=CERTAIN,
+        tags=("collective",),
+        explains=("collective",),
+        refines=("nccl-system-error",),
     ),
     Problem(
         id="build-failed",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..model import CERTAIN, GENERIC, LIKELY, SERVER, WARNING, Problem, Range, Sign
 
 _SHARED = r"out of resource: shared memory, Required: (?P<required>\d+), Hardware limit: (?P<limit>\d+)"
+_STOPPED = r"Stopping \S*sglang|SIGTERM received|Gracefully exiting"
+"""Somebody stopped the server: how its processes end then says nothing."""
 
 PROBLEMS = (
     Problem(
@@ -115,6 +117,24 @@ PROBLEMS = (
         sources=("https://github.com/sgl-project/sglang/issues/18870", "https://github.com/deepseek-ai/DeepGEMM/issues/324"),
         confidence=LIKELY,
         affects=(Range("sglang", "", "0.5.17"),),
+        archs=("sm120", "sm121"),
+        refines=("deepgemm-jit-failed",),
+    ),
+    Problem(
+        id="deepgemm-jit-failed",
+        layer=SERVER,
+        title="DeepGEMM could not compile or start a kernel",
+        cause="Its just-in-time build failed: no nvcc or an old one, a stale cache, or an architecture that it has no kernels for.",
+        remedy="nvcc --version (12.8 or newer), wipe ~/.deep_gemm or $SGLANG_DG_CACHE_DIR; or SGLANG_ENABLE_JIT_DEEPGEMM=0 in sglang_server_environment.",
+        signs=(
+            Sign(r"Assertion error \(\S*(?:kernel_runtime|jit|runtime|compiler|handle|device_runtime)\w*\.hpp:\d+\)"),
+            Sign(r"(?:deep_gemm|DeepGEMM)\b[^\n]{0,120}\b(?:NVCC compilation failed|JIT|compile)\b[^\n]{0,60}\b(?:failed|error)\b"),
+            Sign(r"NVCC compilation failed"),
+        ),
+        shows=("RuntimeError: Assertion error (/deepgemm/csrc/jit/handle.hpp:61): exit_code == 0\nNVIDIA H200",),
+        unlike=("DeepGEMM JIT warmup session: 100%",),
+        sources=("https://github.com/deepseek-ai/DeepGEMM",),
+        confidence=LIKELY,
     ),
     Problem(
         id="sparse-attention-unsupported",
@@ -136,7 +156,7 @@ PROBLEMS = (
         unlike=("Set NSA backends for bfloat16 KV Cache: prefill=flashinfer, decode=flashinfer.",),
         sources=("https://github.com/sgl-project/sglang/issues/26087", "https://github.com/sgl-project/sglang/pull/26928"),
         confidence=LIKELY,
-        refines=("deepgemm-unsupported",),
+        refines=("deepgemm-unsupported", "deepgemm-jit-failed"),
     ),
     Problem(
         id="trtllm-attention-unsupported",
@@ -510,7 +530,7 @@ PROBLEMS = (
         cause="It ended by SIGKILL: the kernel's OOM killer (host memory, not GPU memory), systemd's stop timeout, or somebody.",
         remedy="journalctl -k | grep -i oom on the host at that time; raise gpu_container_memory_mib; TimeoutStopSec of the unit.",
         signs=(
-            Sign(r"exit ?code:? ?-9\b|exited with (?:code )?-9\b|code=killed, status=9/KILL"),
+            Sign(r"exit ?code:? ?-9\b|exited with (?:code )?-9\b|code=killed, status=9/KILL", not_near=(_STOPPED,), within=15),
             Sign(r"(?:worker|process|child)\b[^\n]{0,60}\b(?:was killed|killed by signal 9|SIGKILL)\b"),
         ),
         shows=(
@@ -537,7 +557,11 @@ PROBLEMS = (
             Sign(r"Rank \d+ scheduler is (?:dead|died)"),
             Sign(r"Initialization failed\. Please see the error messages above"),
             Sign(r"Engine core initialization failed"),
-            Sign(r"sglang\S*\.service: (?:Failed with result|Main process exited, code=(?:exited|dumped), status=(?!0/))"),
+            Sign(
+                r"sglang\S*\.service: (?:Failed with result|Main process exited, code=(?:exited|dumped), status=(?!0/))",
+                not_near=(_STOPPED,),
+                within=15,
+            ),
         ),
         shows=(
             "[2026-11-30 10:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):\nZeroDivisionError: division by zero",

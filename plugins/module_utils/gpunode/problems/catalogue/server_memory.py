@@ -25,7 +25,13 @@ PROBLEMS = (
         signs=(
             Sign(r"Capture cuda graph failed: .{0,40}out of memory"),
             *(
-                Sign(text, near=(r"Captur(?:e|ing) (?:cuda graph|batches|num tokens|target)|cuda_graph_runner|graph_capture",), within=40)
+                Sign(
+                    text,
+                    near=(
+                        r"Captur(?:e|ing) (?:cuda graph|batches|num tokens|target)|cuda_graph_runner|graph_capture|capture_model|capture_graph",
+                    ),
+                    within=40,
+                )
                 for text in _OOM
             ),
         ),

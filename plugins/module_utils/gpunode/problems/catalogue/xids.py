@@ -119,6 +119,8 @@ PROBLEMS = (
         signs=(
             Sign(xid(48, 95, 140, 171, 172)),
             Sign(r"DBE \(double bit error\)|double bit ECC error|uncorrectable ECC error encountered"),
+            Sign(r"\b(?:SRAM|DRAM) Uncorrectable\s*: [1-9]\d*"),
+            Sign(r"has uncorrectable memory errors"),
         ),
         shows=(
             "NVRM: Xid (PCI:0000:3b:00): 48, pid='<unknown>', name=<unknown>, DBE (double bit error) ECC Error: GPC 1, TPC 2",
@@ -155,6 +157,8 @@ PROBLEMS = (
         signs=(
             Sign(xid(63, 156)),
             Sign(r"Row Remapper: New row .{0,40}remapp(?:ed|ing)"),
+            Sign(r"\bPending\s*: Yes", near=(r"Remapped Rows",), within=6),
+            Sign(r"row remappings? (?:are|is) pending"),
             Sign(r"Remapping Pending\s*: Yes|Pending Page Blacklist\s*: Yes"),
         ),
         shows=(
@@ -222,7 +226,10 @@ PROBLEMS = (
         cause="A switch or one of its links had an error; a fatal one stops the fabric of that switch.",
         remedy="For a fatal SXid stop the load and reset all GPUs and switches together or reboot; read /var/log/fabricmanager.log. "
         "Non-fatal ones matter when they repeat on one link.",
-        signs=(Sign(r"\bSXid \(PCI:[\da-fA-F:.]+\): \d+, (?:Fatal|Non-fatal)"),),
+        signs=(
+            Sign(r"\bSXid \(PCI:[\da-fA-F:.]+\): (?P<sxid>\d+), (?:Fatal|Non-fatal)"),
+            Sign(r"detected NVSwitch (?:non-fatal|fatal) error (?P<sxid>\d+)"),
+        ),
         shows=("nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",),
         unlike=("nvidia-nvswitch3: open (major=510)",),
         sources=("https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",),
