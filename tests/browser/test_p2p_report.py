@@ -83,7 +83,7 @@ def test_contrast_of_every_text(report, open_page, scheme):
     page = open_page(report(8), scheme=scheme)
     pairs = page.evaluate(
         """() => [...document.querySelectorAll('p, td, th, h1, h2, code, .sev, .verdict')].filter(node => node.innerText.trim())
-            .map(node => { let behind = node; 
+            .map(node => { let behind = node;
             while (getComputedStyle(behind).backgroundColor.startsWith('rgba(0, 0, 0, 0')) behind = behind.parentElement;
             return [getComputedStyle(node).color, getComputedStyle(behind).backgroundColor, node.innerText.slice(0, 30)]; })"""
     )

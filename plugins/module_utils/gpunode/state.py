@@ -335,6 +335,13 @@ class State:
         told = self.snapshot.measurement.get("patterns")
         return [pattern for pattern in told if isinstance(pattern, dict)] if isinstance(told, list) else []
 
+    @property
+    def host_copies(self) -> list[dict[str, Any]]:
+        """Copies between each GPU and the host, with ``name`` added: 'GPU3'."""
+        told = self.snapshot.measurement.get("host")
+        entries = [entry for entry in told if isinstance(entry, dict)] if isinstance(told, list) else []
+        return [{**entry, "name": f"GPU{self.measured_places.get(entry.get('gpu', -1), entry.get('gpu'))}"} for entry in entries]
+
     @cached_property
     def simulated(self) -> bool:
         """True when anything here came from a stand-in."""

@@ -32,6 +32,7 @@ def render(result: dict[str, Any]) -> str:
     if result["topology"]:
         body.append(card("Topology", draw(result)))
     body += _heat_maps(result)
+    body += _host_copies(result)
     body += _patterns(result)
     body.append(_gpus(result))
     body += _environment(result)
@@ -92,6 +93,15 @@ def _cell(pair: dict[str, Any] | None, key: str, best: dict[str | None, float], 
         return "–", None
     top = best[pair.get("path")]
     return (f"{value:.1f}", heat_level(value, top)) if higher else (f"{value:.2f}", heat_level(top, value))
+
+
+def _host_copies(result: dict[str, Any]) -> list[str]:
+    entries = (result.get("measurement") or {}).get("host") or []
+    rows = [
+        (f"GPU{entry.get('gpu')}", *(f"{entry[key]:.1f}" if entry.get(key) else "–" for key in ("to_gpu_gbps", "from_gpu_gbps")))
+        for entry in entries
+    ]
+    return [card("Copies from and to the host, GB/s", table(("GPU", "To it", "From it"), rows))] if rows else []
 
 
 def _patterns(result: dict[str, Any]) -> list[str]:

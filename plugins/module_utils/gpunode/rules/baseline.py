@@ -66,7 +66,7 @@ def build(state: State, saved_at: str) -> dict[str, Any]:
         "gpu_count": state.count,
         "gpus": gpus,
         "topology": {"gpus": topology.gpus, "rows": topology.rows, "matrix": topology.matrix} if topology else None,
-        "measurement": {key: state.snapshot.measurement[key] for key in ("mode", "patterns") if key in state.snapshot.measurement},
+        "measurement": {key: state.snapshot.measurement[key] for key in ("mode", "patterns", "host") if key in state.snapshot.measurement},
         "pairs": [pair.to_dict() for pair in state.pairs or []],
         "simulated": state.simulated,
     }
@@ -166,6 +166,7 @@ def check_baseline(state: State, baseline: Mapping[str, Any], tolerance_pct: flo
     yield from _lost_pairs(state, baseline, told)
     yield from _slower(state, baseline, tolerance_pct, told)
     yield from _patterns(state, baseline, tolerance_pct, told)
+    yield from _host_copies(state, baseline, tolerance_pct, told)
     if changed:
         yield Finding("environment-changed", INFO, "host", f"{len(changed)} things changed since the baseline", told, "", "")
 
@@ -297,6 +298,26 @@ def _patterns(state: State, baseline: Mapping[str, Any], tolerance_pct: float, t
                 f"the pattern {pattern['name']} is slower than in the baseline",
                 "; ".join(part for part in (f"{then:.1f} -> {now:.1f} GB/s in sum", told) if part),
                 "look at what changed first; then at uplinks of switches and the link between the sockets",
+            )
+
+
+def _host_copies(state: State, baseline: Mapping[str, Any], tolerance_pct: float, told: str) -> Iterator[Finding]:
+    before = {entry.get("gpu"): entry for entry in (baseline.get("measurement") or {}).get("host") or []}
+    for entry in state.host_copies:
+        then = before.get(entry.get("gpu"), {})
+        worse = [
+            f"{words} {then[key]:.1f} -> {entry[key]:.1f} GB/s"
+            for key, words in (("to_gpu_gbps", "to it"), ("from_gpu_gbps", "from it"))
+            if not entry.get("light") and not then.get("light") and _less(entry.get(key), then.get(key), tolerance_pct)
+        ]
+        if worse:
+            yield Finding(
+                "p2p-slower-than-baseline",
+                ERROR,
+                entry["name"],
+                f"copies between {entry['name']} and the host's memory are slower than in the baseline: this GPU's link",
+                "; ".join([*worse, *([told] if told else [])]),
+                "look at what changed first; then link width and speed under load",
             )
 
 

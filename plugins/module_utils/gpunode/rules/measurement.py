@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
-from ..findings import ERROR, WARNING, Finding
+from ..findings import ERROR, UNKNOWN, WARNING, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 COLLAPSE_SHARE: Final = 0.5
 """Many pairs at once carry at least what one of them does alone; posted writes across two root ports fell to 2.7 of 56 GB/s."""
+PEER_SHARE: Final = 0.75
+"""Equal GPUs copy from and to the host within a few per cent; half a link gives 0.5, the far socket 0.9."""
 
 
 def check_measurement(state: State) -> Iterator[Finding]:
@@ -21,6 +24,12 @@ def check_measurement(state: State) -> Iterator[Finding]:
     yield from _stuck(state)
     yield from _visible(state)
     yield from _patterns(state)
+    yield from _host_copies(state)
+
+
+def was_killed(reason: object) -> bool:
+    """Say whether somebody else killed the measuring process, the kernel for want of memory most likely: that proves nothing."""
+    return bool(re.search(r"the worker died .*\(signal 9\)", str(reason)))
 
 
 def _fatal(state: State) -> Iterator[Finding]:
@@ -81,11 +90,48 @@ def _patterns(state: State) -> Iterator[Finding]:
             wrong = pattern.get("wrong")
             told = "; ".join(part for part in (told, f"wrong: {wrong}" if wrong else "") if part)
             yield _pattern("p2p-corrupt", ERROR, f"{name}", "data did not arrive as it was sent while many pairs copied at once", told)
+        elif status == "error" and was_killed(told):
+            yield Finding(
+                "not-readable",
+                UNKNOWN,
+                f"pattern {name}",
+                f"the pattern {name} was not measured: its process was killed from outside",
+                told,
+                "look for 'Out of memory' in dmesg; give the container more memory for the time of the measurement",
+            )
         elif status in {"hang", "error"}:
             yield _pattern(f"p2p-{status}", ERROR, f"{name}", f"copies of many pairs at once ended with {status}", told)
         elif total and alone and total < COLLAPSE_SHARE * min(alone):
             evidence = f"{total:.1f} GB/s in sum, the slowest pair alone {min(alone):.1f} GB/s"
             yield _pattern("p2p-slower-than-expected", WARNING, f"{name}", "many pairs at once carry less than one of them alone", evidence)
+
+
+def _host_copies(state: State) -> Iterator[Finding]:
+    """Copies between each GPU and the host's memory: a GPU alone among its peers has a link of its own to blame."""
+    copies = state.host_copies
+    for key, words in (("to_gpu_gbps", "to"), ("from_gpu_gbps", "from")):
+        rates = sorted(entry[key] for entry in copies if entry.get(key))
+        usual = rates[len(rates) // 2] if rates else 0.0
+        for entry in copies:
+            if entry.get(key) and entry[key] < PEER_SHARE * usual:
+                yield Finding(
+                    "p2p-slower-than-expected",
+                    WARNING,
+                    entry["name"],
+                    f"copies {words} {entry['name']} from and to the host are slower than those of the other GPUs: its link",
+                    f"{entry[key]:.1f} GB/s, usual {usual:.1f} GB/s",
+                    "compare link width and speed under load; reseat card and riser",
+                )
+    for entry in copies:
+        if entry.get("data_ok") is False:
+            yield Finding(
+                "p2p-corrupt",
+                ERROR,
+                entry["name"],
+                f"data copied between {entry['name']} and the host's memory did not arrive as it was sent",
+                str(entry.get("reason") or "host copies"),
+                "do not serve from this GPU; look for PCIe errors and Xids, reseat it; IOMMU off or iommu=pt",
+            )
 
 
 def _pattern(finding_id: str, severity: str, name: str, summary: str, evidence: str) -> Finding:

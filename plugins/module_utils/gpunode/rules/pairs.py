@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..findings import ERROR, UNKNOWN, WARNING, Finding
 from ..parsers.p2p_status import MEANINGS
+from .measurement import was_killed
 from .naming import name_pairs, path_words
 from .pcie import P2P_READ_GEN, link_widths
 
@@ -36,7 +37,7 @@ NVLINK_GBPS: Final = 53.2
 
 def failing(pairs: Sequence[Pair] | None) -> bool:
     """Say whether any measured pair shows harm, so that likely causes count as errors."""
-    return any(pair.status in {"corrupt", "hang", "no-access", "error"} or pair.data_ok is False or is_staged(pair) for pair in pairs or [])
+    return any(pair.status in {"corrupt", "hang", "no-access"} or pair.data_ok is False or is_staged(pair) for pair in pairs or [])
 
 
 def good(pairs: Sequence[Pair] | None) -> bool:
@@ -108,7 +109,7 @@ def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Findin
         ("p2p-no-access", [pair for pair in pairs if pair.status == "no-access" or pair.can_access is False], "", "", ""),
         (
             "p2p-error",
-            [pair for pair in pairs if pair.status == "error"],
+            [pair for pair in pairs if pair.status == "error" and not was_killed(pair.extra.get("reason"))],
             "the measurement ended with an error of the driver",
             "look at dmesg for Xid lines, then measure again",
             "",
@@ -181,7 +182,7 @@ def _no_access(state: State, bad: list[Pair], pairs: Sequence[Pair], suspects: s
 
 
 def _coverage(state: State, pairs: Sequence[Pair]) -> Iterator[Finding]:
-    skipped = [pair for pair in pairs if pair.status == "skipped"]
+    skipped = [pair for pair in pairs if pair.status == "skipped" or (pair.status == "error" and was_killed(pair.extra.get("reason")))]
     if skipped:
         why = sorted({str(pair.extra.get("reason") or "no reason told") for pair in skipped})
         subject, _ = name_pairs(skipped, pairs, state)

@@ -230,3 +230,17 @@ def test_baseline_of_nothing(make):
     bare.data = {}
     data = build(State(Snapshot(bare.data)), "now")
     assert (data["gpus"], data["topology"], data["environment"], data["pairs"]) == ([], None, {}, [])
+
+
+def test_host_copies(node, before):
+    before["measurement"]["host"] = [{"gpu": 0, "to_gpu_gbps": 54.7, "from_gpu_gbps": 54.7}, {"gpu": 1, "to_gpu_gbps": 54.7, "light": True}]
+    node.data["measurement"]["host"] = [
+        {"gpu": 0, "to_gpu_gbps": 54.0, "from_gpu_gbps": 42.0},
+        {"gpu": 1, "to_gpu_gbps": 42.0},
+        {"gpu": 2, "to_gpu_gbps": 54.0},
+    ]
+    finding = node.only("p2p-slower-than-baseline", before)
+    assert finding.subject == "GPU0"
+    assert finding.evidence == "from it 54.7 -> 42.0 GB/s"
+    before["environment"]["kernel"] = "6.8.12"
+    assert "kernel 6.8.12 -> 7.0.14-14-pve" in node.only("p2p-slower-than-baseline", before).evidence

@@ -413,3 +413,30 @@ def test_nvlinks_that_offer_nothing(node, texts):
     assert node.only("nvlink-lost").subject == "all pairs"
     node.commands["nvidia-smi topo -p2p n"] = texts.run(texts.status(8))
     assert node.found() == {}
+
+
+def host_copies(node, **changes):
+    node.data["measurement"]["host"] = [{"gpu": number, "to_gpu_gbps": 54.7, "from_gpu_gbps": 54.7, "data_ok": True} for number in range(8)]
+    node.data["measurement"]["host"][3].update(changes)
+
+
+def test_host_copies(node):
+    host_copies(node)
+    assert node.found() == {}
+    host_copies(node, from_gpu_gbps=13.0)
+    finding = node.only("p2p-slower-than-expected")
+    assert (finding.severity, finding.subject) == ("warning", "GPU3")
+    host_copies(node, data_ok=False)
+    assert node.only("p2p-corrupt").subject == "GPU3"
+    node.data["measurement"]["host"] = [{"gpu": 0, "status": "skipped"}, "?"]
+    assert node.found() == {}
+
+
+def test_measuring_process_that_was_killed_proves_nothing(node):
+    """The kernel ends processes of a container that is short of memory."""
+    killed = "the worker died in step copy (signal 9)"
+    node.data["measurement"]["patterns"] = [{"name": "all-to-all", "status": "error", "reason": killed}]
+    assert node.found() == {"not-readable": "unknown"}
+    assert node.judge().exit_code == 0
+    node.pair(0, 1).update(status="error", reason=killed)
+    assert node.judge().exit_code == 3
