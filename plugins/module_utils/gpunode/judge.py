@@ -109,13 +109,18 @@ def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[
     harm = failing(state.pairs)
     changed = baselines.changes(state, baseline) if baseline is not None else []
     findings: list[Finding] = []
+    compared = list(baselines.check_baseline(state, baseline, options.tolerance_pct, changed)) if baseline is not None else []
     findings += check_driver(state)
-    findings += check_devices(state, options.expect_gpus, harm)
+    named = any(finding.id == "gpu-missing" and finding.subject != "host" for finding in compared)
+    findings += [
+        finding
+        for finding in check_devices(state, options.expect_gpus, harm)
+        if not (named and finding.id == "gpu-missing" and finding.subject == "host")  # the baseline tells which one
+    ]
     findings += check_fabric(state)
     findings += check_measurement(state)
     known_pairs = baselines.known_pairs(baseline)
     pairs = list(check_pairs(state, options.measured, options.min_gbps, baselines.suspects(changed), known_pairs))
-    compared = list(baselines.check_baseline(state, baseline, options.tolerance_pct, changed)) if baseline is not None else []
     known = baselines.known_links(baseline)
     findings += pairs
     findings += _without_doubles(compared, pairs)
@@ -139,6 +144,6 @@ def _no_gpu() -> Finding:
 
 
 def _without_doubles(compared: list[Finding], pairs: list[Finding]) -> list[Finding]:
-    """Leave out what the measurement says already, unless the baseline makes it graver."""
+    """Leave out what the measurement or the count says already, unless the baseline makes it graver."""
     told = {(finding.id, finding.subject): finding.severity for finding in pairs}
     return [finding for finding in compared if told.get((finding.id, finding.subject)) != finding.severity]

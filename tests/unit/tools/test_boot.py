@@ -139,7 +139,7 @@ def test_broken_boot_tells_the_journal_with_priorities(check, monkeypatch):
         (Machine(unit=(1, "", "Job failed.\nSee status"), measured=(1, "", "")), "gpunode-measure.service failed: Job failed."),
         (Machine(unit=(5, "", ""), measured=(1, "", "")), "failed: 5"),
         (Machine(measured=(1, "", "cat: /run/gpunode/measured.json: No such file")), "No such file"),
-        (Machine(measured=(0, "garbage", "")), "neither a result nor events"),
+        (Machine(measured=(0, "garbage", "")), "no result of the probe"),
     ],
 )
 def test_boot_without_a_measurement_could_not_tell(check, machine, words):

@@ -92,7 +92,12 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, value: str |
 @click.option("--report", metavar="FILE.html", help="Also write a self-contained HTML report.")
 @click.option("--result", "result_file", metavar="FILE.json", help="Also write the result as JSON.")
 @click.option("--metrics", "metrics_file", metavar="FILE.prom", help="Also write metrics for node_exporter's textfile collector.")
-@click.option("--measured", "measured_file", metavar="FILE|-", help="Judge this measurement of the probe instead of measuring.")
+@click.option(
+    "--measured",
+    "measured_file",
+    metavar="FILE|-",
+    help="Judge this measurement instead of measuring: the probe's, or the output of nvbandwidth or p2pBandwidthLatencyTest.",
+)
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> None:
     """Say whether the node's GPUs are whole, and if not, why.

@@ -233,7 +233,7 @@ class Gatherer:
 
     def commands(self, lines: tuple[str, ...], timeout: float) -> None:
         """Run commands side by side: a hanging driver costs one deadline, not one for each."""
-        with ThreadPoolExecutor(max_workers=8) as pool:
+        with ThreadPoolExecutor(max_workers=len(lines)) as pool:
             for line, result in zip(lines, pool.map(lambda line: run_command(line, timeout), lines), strict=True):
                 if line == "dmesg" and result and result["rc"] == 0:
                     kept = [text for text in result["stdout"].splitlines() if LOG.search(text)]

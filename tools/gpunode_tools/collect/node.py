@@ -65,7 +65,10 @@ def as_snapshot_keys(result: dict[str, Any], options: dict[str, Any] | None = No
 
 
 def measured_from(text: str) -> dict[str, Any]:
-    """Read a saved measurement: the probe's result as JSON, or its events as lines. Raises UnreachableError for anything else."""
+    """Read a saved measurement: the probe's result as JSON, its events as lines, or what another program printed.
+
+    Raises UnreachableError for anything else.
+    """
     from gpunode_tools.probe.measure import Options, Result
 
     try:
@@ -84,7 +87,15 @@ def measured_from(text: str) -> dict[str, Any]:
                 break  # the last line may be cut
             seen += 1
     if not seen:
-        raise UnreachableError("the measurement holds neither a result nor events of the probe")
+        from gpunode.others import measured_by_others
+        from gpunode.parsers.text import NotUnderstoodError
+
+        try:
+            return measured_by_others(text)
+        except NotUnderstoodError as error:
+            raise UnreachableError(
+                f"the measurement is no result of the probe, of nvbandwidth or of p2pBandwidthLatencyTest: {error}"
+            ) from None
     return as_snapshot_keys(result.finish("the measurement ended early", 0.0))
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from .text import NotUnderstoodError, excerpt, lines_of
+from .text import NotUnderstoodError, bus_id, excerpt, lines_of
 
 WHAT: Final = "p2pBandwidthLatencyTest"
 _ACCESS: Final = re.compile(r"Device=(\d+) (CAN|CANNOT) Access Peer Device=(\d+)")
@@ -38,6 +38,8 @@ class P2pTest:
     """Bandwidth in GB/s, latency in microseconds (pipelined 16-byte writes, no round trip)."""
 
     devices: list[str] = field(default_factory=list)
+    addresses: list[str] = field(default_factory=list)
+    """PCI address of each device: CUDA may number them in another order than the bus."""
     access: dict[tuple[int, int], bool] = field(default_factory=dict)
     matrices: dict[str, Matrix] = field(default_factory=dict)
     complete: bool = False
@@ -75,6 +77,7 @@ def parse_p2p_test(text: str) -> P2pTest:
             test.access[int(match[1]), int(match[3])] = match[2] == "CAN"
         elif match := _DEVICE.search(line):
             test.devices.append(match[2])
+            test.addresses.append(bus_id(f"{match[5]:0>4}:{match[3]:0>2}:{match[4]:0>2}.0"))
         elif (name := _section(line, section)) is not None:
             section, columns = name, 0
         words = line.split()

@@ -11,6 +11,7 @@ from ..snapshot import SCHEMA as SNAPSHOT_SCHEMA
 from ..snapshot import Snapshot
 from ..state import Pair, State
 from .naming import name_pairs
+from .pairs import is_staged
 from .pcie import iommu_type, link_widths
 
 if TYPE_CHECKING:
@@ -260,7 +261,7 @@ def _lost_pairs(state: State, baseline: Mapping[str, Any], told: str) -> Iterato
 def _slower(state: State, baseline: Mapping[str, Any], tolerance_pct: float, told: str) -> Iterator[Finding]:
     before = {(pair["src"], pair["dst"]): pair for pair in baseline["pairs"] if pair.get("status") == "ok"}
     pairs = state.pairs or []
-    compared = [pair for pair in pairs if (pair.src, pair.dst) in before and pair.status == "ok"]
+    compared = [pair for pair in pairs if (pair.src, pair.dst) in before and pair.status == "ok" and not is_staged(pair)]
     for key, what in COMPARED:
         heavy = [pair for pair in compared if not state.is_light(pair) and not before[pair.src, pair.dst].get("light")]
         slower = [pair for pair in heavy if _less(getattr(pair, key), before[pair.src, pair.dst].get(key), tolerance_pct)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -49,7 +50,8 @@ def is_staged(pair: Pair) -> bool:
     """Say whether a pair's traffic goes through host memory although the driver grants access."""
     if pair.status != "ok":
         return False
-    slow_read = pair.read_latency_us is not None and pair.read_latency_us > STAGED_LATENCY_US
+    latencies = [pair.read_latency_us, pair.extra.get("write_latency_us")]
+    slow_read = any(isinstance(latency, int | float) and latency > STAGED_LATENCY_US for latency in latencies)
     slow_loads = bool(pair.sm_read_gbps and pair.copy_gbps and pair.sm_read_gbps < SM_READ_SHARE * pair.copy_gbps)
     return slow_read or slow_loads
 
@@ -63,8 +65,18 @@ def check_pairs(
     are compared with it and not with each other.
     """
     pairs = state.pairs
-    if pairs is None or (not pairs and (state.count or 0) > 1):
-        if (state.count is None or state.count > 1) and required:
+    if pairs is None or (not pairs and state.count != 1):
+        if state.snapshot.measurement.get("waived"):
+            yield Finding(
+                "p2p-no-access",
+                ERROR,
+                "all pairs",
+                "nvbandwidth waived its copies between GPUs: the peer mapping failed, although it ended with success",
+                why_nothing(state),
+                "look at nvidia-smi topo -p2p r and w, the driver's parameters and the chipset",
+                "NVIDIA/nvbandwidth#13",
+            )
+        elif state.count != 1 and required:
             yield _unmeasured("no pair was measured", why_nothing(state))
         return
     yield from _harm(state, pairs, suspects)
@@ -85,7 +97,8 @@ def _unmeasured(summary: str, evidence: str) -> Finding:
 
 
 def _grouped(state: State, bad: list[Pair], pairs: Sequence[Pair]) -> tuple[str, str, str]:
-    subject, meaning = name_pairs(bad, pairs, state)
+    tried = [pair for pair in pairs if pair.status != "skipped" or pair in bad]
+    subject, meaning = name_pairs(bad, tried, state)
     return subject, meaning, "pairs: " + ", ".join(pair.name for pair in bad)
 
 
@@ -153,6 +166,7 @@ def _reasons(pairs: Sequence[Pair]) -> str:
 
 def _latency(pair: Pair) -> str:
     told = [f"read latency {pair.read_latency_us:.1f} us"] if pair.read_latency_us is not None else []
+    told += [f"write latency {pair.extra['write_latency_us']:.1f} us"] if pair.extra.get("write_latency_us") else []
     told += [f"loads {pair.sm_read_gbps:.1f} of {pair.copy_gbps:.1f} GB/s"] if pair.sm_read_gbps and pair.copy_gbps else []
     return f"{pair.name} " + ", ".join(told)
 
@@ -215,7 +229,9 @@ def pair_limit_gbps(state: State, pair: Pair) -> tuple[float, bool]:
             limits.append(GEN_GBPS_PER_LANE[generation] * lanes)
     if len(limits) < 2 and isinstance(told := pair.extra.get("limit_gbps"), int | float):
         return float(told), True
-    return (min(limits), True) if len(limits) == 2 else (GEN_GBPS_PER_LANE[6] * 16, False)
+    if len(limits) == 2:
+        return min(limits), True
+    return (GEN_GBPS_PER_LANE[6] * 16, False) if pair.path else (math.inf, False)  # of unknown path it may be NVLink
 
 
 def _bandwidth(

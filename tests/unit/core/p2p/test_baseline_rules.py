@@ -244,3 +244,8 @@ def test_host_copies(node, before):
     assert finding.evidence == "from it 54.7 -> 42.0 GB/s"
     before["environment"]["kernel"] = "6.8.12"
     assert "kernel 6.8.12 -> 7.0.14-14-pve" in node.only("p2p-slower-than-baseline", before).evidence
+
+
+def test_staged_pairs_are_told_once(node, before):
+    node.each(lambda one, other: one == 3, read_latency_us=14.0, copy_gbps=37.0)
+    assert set(node.found(before)) == {"p2p-staged"}

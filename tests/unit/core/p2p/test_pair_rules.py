@@ -219,6 +219,8 @@ def test_more_than_the_link_carries(node):
 def test_more_than_any_link_carries_where_links_are_unknown(make):
     host = make()
     host.data = {"measured": [{"src": 0, "dst": 1, "copy_gbps": 128.0, "status": "ok"}], "measurement": {"pairs": "0:1"}}
+    assert "bandwidth-implausible" not in host.found()  # of unknown path: NVLink carries that
+    host.data["measured"][0]["path"] = "PHB"
     assert "bandwidth-implausible" in host.found()
     host.data["measured"][0]["copy_gbps"] = 56.0
     assert "bandwidth-implausible" not in host.found()
@@ -440,3 +442,13 @@ def test_measuring_process_that_was_killed_proves_nothing(node):
     assert node.judge().exit_code == 0
     node.pair(0, 1).update(status="error", reason=killed)
     assert node.judge().exit_code == 3
+
+
+def test_name_of_hangs_when_the_rest_was_skipped(node):
+    """After three hangs the rest is left alone: what was tried still tells the cause."""
+    tried = [(0, 4), (1, 4), (2, 4)]
+    node.each(across, status="skipped", reason="three pairs hung before")
+    for one, other in tried:
+        node.pair(one, other).update(status="hang")
+    assert node.only("p2p-hang").subject == "all pairs across NUMA nodes (SYS)"
+    assert "29 of 56 pairs were not measured" in node.only("not-readable").summary
