@@ -25,6 +25,8 @@ CONNECT_AT_ONCE: Final = 64
 """Connections opened together: a listener's backlog is often 100 to 128."""
 GONE_S: Final = 5.0
 """A server that has refused or broken every connection for so long is gone; the level ends."""
+LOST: Final = {"connection-refused", "connection-reset", "connection-closed", "connect-timeout", "tls"}
+"""Kinds of errors that mean that there was no server at the other end."""
 BACKOFF_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Pauses of a slot after one, two, ... failures in a row."""
 RETRY_AFTER_MOST_S: Final = 10.0
@@ -149,6 +151,7 @@ class Level:
         self.failures = [0] * plan.concurrency
         self.in_warmup = plan.concurrency if plan.warmup else 0
         self.active = 0
+        self.lost: set[int] = set()
         self.last_good = monotonic()
         self.stopping = False
         self.finished = asyncio.Event()
@@ -202,6 +205,8 @@ class Level:
         data.cpu_share = share
         data.late_ms.extend(late)
         data.buckets = array.array("L", self.buckets[: int((data.ended - self.base) * BUCKETS_PER_S) + 1])
+        # The last that each slot saw was a broken or refused connection: nobody is there any more.
+        data.gone = len(self.lost) == len(self.slots)
         data.coalesced, data.simulated = self.coalesced, self.simulated
         for slot in self.slots:
             if slot.transport is not None:
@@ -298,12 +303,13 @@ class Level:
             self.in_warmup -= 1
             if self.in_warmup == 0:
                 self._measure()
-        if kind in {"connection-refused", "connection-reset", "connection-closed", "connect-timeout", "tls"}:
+        if kind in LOST:
+            self.lost.add(slot.number)
             if now - self.last_good > GONE_S or kind == "tls":
-                self.data.gone = True
                 self.stop("the server is gone")
                 return
         else:
+            self.lost.discard(slot.number)
             self.last_good = now
         self.failures[slot.number] = self.failures[slot.number] + 1 if slot.problem else 0
         self._next(slot)
