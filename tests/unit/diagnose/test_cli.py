@@ -238,14 +238,18 @@ def test_a_node_is_read_over_its_machine(node: dict[str, Any]) -> None:
 
 
 def test_the_kernel_buffer_serves_where_the_journal_has_no_kernel_log(node: dict[str, Any]) -> None:
-    node["machine"] = FakeMachine({"--dmesg": FakeSession("", 1, "No journal files were found.")})
+    machine = FakeMachine({"--dmesg": FakeSession("", 1, "No journal files were found."), "dmesg": FakeSession(XID + "\n")})
+    node["machine"] = machine
     data = json.loads(run("--host", "gpu-node-01", "--output", "json").stdout)
     assert [problem["id"] for problem in data["problems"]] == ["xid-fallen-off-bus"]
+    assert "dmesg" in machine.asked
 
 
 def test_a_journal_that_cannot_be_read_is_not_fine(node: dict[str, Any]) -> None:
+    node["machine"] = FakeMachine(
+        {"--dmesg": FakeSession("[1.0] all is well\n"), "pct exec 200": FakeSession("", 255, "CT 200 not running")}
+    )
     node["snapshot"]["commands"] = {}
-    node["machine"] = FakeMachine({"pct exec 200": FakeSession("", 255, "CT 200 not running")})
     result = run("--host", "gpu-node-01", "--output", "json")
     assert result.exit_code == 3
     data = json.loads(result.stdout)
@@ -253,6 +257,14 @@ def test_a_journal_that_cannot_be_read_is_not_fine(node: dict[str, Any]) -> None
     assert [source["error"] for source in data["sources"] if "error" in source] == [
         "`pct exec 200 -- journalctl --no-pager --quiet --output=short-iso --boot --unit=sglang.service` ended with 255: CT 200 not running"
     ]
+
+
+def test_a_journal_without_entries_is_not_fine_either(node: dict[str, Any]) -> None:
+    node["machine"] = FakeMachine({"--dmesg": FakeSession("[1.0] all is well\n")})
+    node["snapshot"]["commands"] = {}
+    result = run("--host", "gpu-node-01")
+    assert result.exit_code == 3
+    assert "Not read: journal of sglang.service in container 200: no entries" in result.stdout
 
 
 def test_the_page_is_up_to_date() -> None:

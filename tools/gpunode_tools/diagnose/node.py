@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from gpunode_tools.collect.errors import UnreachableError
 from gpunode_tools.collect.machines import read_container, read_machine
 from gpunode_tools.collect.node import choose_container
-from gpunode_tools.diagnose.sources import Source, feed, read_snapshot
+from gpunode_tools.diagnose.sources import Source, read_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,11 +33,9 @@ def read_node(
     span = [f"--since={since}"] if since else ["--boot"]
     journal = ["journalctl", "--no-pager", "--quiet", "--output=short-iso", *span]
     kernel = _stream(diagnosis, machine, "kernel log", [*journal, "--dmesg"])
+    if not kernel.lines:  # no journal of the kernel is kept: its buffer holds what has not been overwritten
+        kernel = _stream(diagnosis, machine, "kernel log", ["dmesg"])
     found = [kernel]
-    if not kernel.lines:
-        dmesg = ((data.get("commands") or {}).get("dmesg") or {}).get("stdout")
-        if dmesg:
-            found = [feed(diagnosis, "kernel log", [dmesg.encode()])]
     if vmid is None:
         found.append(_stream(diagnosis, machine, f"journal of {unit}", [*journal, f"--unit={unit}"]))
     else:
@@ -68,6 +66,8 @@ def _stream(diagnosis: Diagnosis, machine: Machine, name: str, argv: list[str], 
     if status not in {0, None} and not scanner.lines:
         last = said.splitlines()[-1] if said else "no output"
         trouble = trouble or f"`{shlex.join(argv)}` ended with {status}: {last}"
+    if required and not scanner.lines:
+        trouble = trouble or f"no entries: `{shlex.join(argv)}` says nothing; --unit names another unit, --since looks further back"
     return Source(name, scanner.lines, scanner.bytes, error=trouble, required=required)
 
 
