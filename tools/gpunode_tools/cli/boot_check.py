@@ -87,6 +87,7 @@ def _measured(machine: Machine, vmid: int | None, options: dict[str, Any]) -> di
     from gpunode_tools.collect.errors import UnreachableError
     from gpunode_tools.collect.node import measured_from
 
+    place = f"container {vmid}" if vmid else machine.name
     inside = ["pct", "exec", str(vmid), "--"] if vmid else []
     why = ""
     if options["unit"]:  # starting a oneshot that ran already does nothing, one that runs is waited for
@@ -98,12 +99,14 @@ def _measured(machine: Machine, vmid: int | None, options: dict[str, Any]) -> di
     code, text, error = machine.run([*inside, "cat", options["measured_path"]], timeout=20)
     try:
         if code == 0:
-            return measured_from(text)
+            found = measured_from(text)
+            found["measurement"]["where"] = place
+            return found
         why = why or error.strip()
     except UnreachableError as refusal:
         why = why or str(refusal)
     fatal = {"where": "file", "code": None, "name": "", "summary": f"no measurement in {options['measured_path']}: {why}"}
-    return {"measured": [], "measurement": {"where": f"container {vmid}" if vmid else machine.name, "fatal": fatal}}
+    return {"measured": [], "measurement": {"where": place, "fatal": fatal}}
 
 
 def journal_lines(result: dict[str, Any], *, to_journal: bool) -> Iterator[str]:

@@ -113,6 +113,7 @@ def test_lspci_details():
     device, lost, denied = parse_lspci(
         "0000:01:00.0 VGA compatible controller [0300]: NVIDIA Corporation GA102 [10de:2204] (rev a1) (prog-if 00)\n"
         "\tNUMA node: 1\n\tNUMA node: ?\n"
+        "\t\tACSCap:\tSrcValid+ TransBlk-\n"
         "\tRegion 0: Memory at f0000000 (32-bit) [size=16M]\n\tRegion 1: Memory at 1 [size=512K]\n\tRegion 2: Memory at 2\n"
         "\t\tLnkCap:\tPort #0\n\t\tLnkSta:\tSpeed unknown (downgraded), Width x0 (downgraded)\n\t\t\tRlxdOrd- ExtTag+\n"
         "\n"
@@ -129,6 +130,7 @@ def test_lspci_details():
         0,
     )
     assert device.relaxed_ordering is False
+    assert device.acs_cap == {"SrcValid": True, "TransBlk": False}
     assert lost.lost
     assert denied.is_bridge
     assert denied.access_denied
@@ -159,6 +161,7 @@ def test_kernel_log_stamps(stamp):
     )
     assert (log.nvrm_version, log.nvrm_open, log.cmdline) == ("595.58.03", True, "ro iommu=pt")
     assert log.iommu_active is None
+    assert parse_kernel_log(f"{stamp}Command line: ro amd_iommu=off\n").iommu_active is False
 
 
 def test_kernel_log_of_many_things():
@@ -280,6 +283,19 @@ def test_p2p_test_rows_that_do_not_fit(text, rows):
 def test_p2p_test_refused():
     with pytest.raises(NotUnderstoodError, match="p2pBandwidthLatencyTest"):
         parse_p2p_test("Unidirectional P2P enabled\nP2P is disabled\nnothing follows\n")
+
+
+def test_p2p_test_of_every_section():
+    rows = "     0   1.00   2.00\n     1   3.00   4.00\n"
+    text = "P2P Connectivity Matrix\n     D\\D     0     1\n     0\t     1     1\n     1\t     1     1\n"
+    for kind in ("Unidirectional", "Bidirectional"):
+        for state in ("Disabled", "Enabled"):
+            text += f"{kind} P2P={state} Bandwidth Matrix (GB/s)\n   D\\D     0      1\n{rows}"
+    for state in ("Disabled", "Enabled"):
+        text += f"P2P={state} Latency Matrix (us)\n   GPU     0      1\n{rows}\n   CPU     0      1\n{rows}"
+    found = parse_p2p_test(text)
+    assert found.complete
+    assert found.matrices["cpu_latency_p2p_on"].rows == [[1.0, 2.0], [3.0, 4.0]]
 
 
 def test_p2p_test_cpu_rows_need_a_latency():

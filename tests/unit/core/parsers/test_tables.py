@@ -34,6 +34,7 @@ def test_plain():
         "\x1b]0;title\x07" + TWO,
         "\ufeff" + TWO.replace("\t", "\u00a0"),
         "user@host:~# nvidia-smi topo -m" + TWO,
+        "GPU Topology of GPU0:\n" + TWO,
         "    " + TWO.replace("\n", "\n    "),
         TWO + "[exit 0]\n",
         TWO + "\n\tGPU0\tGPU1\nGPU0\tX\tOK\nGPU1\tOK\tX\n",
@@ -126,11 +127,18 @@ def test_affinity_that_is_not_understood_leaves_the_paths():
 
 def test_many_nics_announce_themselves():
     banner = "76 NICs found in the topology, only displaying 56 in the matrix.\n"
-    assert parse_topo(banner + TWO).notes == ["76 NICs found, 56 shown"]
+    assert parse_topo("nvidia-smi topo -m\n" + banner + TWO).notes == ["76 NICs found, 56 shown"]
 
 
 def test_asymmetric_paths_are_noted():
     assert parse_topo("\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tSYS\tX\n").notes == ["GPU0 to GPU1 reads NV4, back SYS"]
+
+
+def test_adapters_by_the_names_of_older_drivers():
+    topology = parse_topo("GPU0 mlx5_0 mlx5_bond_1 CPU Affinity\nGPU0 X PIX SYS 0-19\nmlx5_0 PIX X SYS\nmlx5_bond_1 SYS SYS X\n")
+    assert topology.nics == ["mlx5_0", "mlx5_bond_1"]
+    assert topology.gpu_nic_matrix == [["PIX", "SYS"]]
+    assert topology.complete
 
 
 def test_legend_of_nics_and_its_end():
