@@ -65,7 +65,7 @@ class Judgement:
             "collected_at": state.snapshot.data.get("collected_at"),
             "verdict": self.verdict,
             "findings": [finding.to_dict() for finding in self.findings],
-            "gpus": [_gpu(gpu) for gpu in state.gpus],
+            "gpus": [_gpu(gpu) for gpu in state.gpus] or [{"index": index} for index in range(state.count or 0)],
             "topology": state.topology.to_dict() if state.topology else None,
             "p2p_status": {letter: status.matrix for letter, status in state.p2p_status.items()},
             "pairs": [pair.to_dict() for pair in state.pairs or []],

@@ -329,6 +329,14 @@ class State:
         """True for a pair that was measured with small buffers because the GPUs were in use: no bandwidth is to be judged."""
         return bool(pair.extra.get("light", self.snapshot.measurement.get("mode") == "light"))
 
+    @cached_property
+    def proven(self) -> set[int]:
+        """GPUs that carried data in every measured pair of theirs: whatever happened to them before, they work now."""
+        pairs = self.pairs or []
+        tried = {gpu for pair in pairs for gpu in (pair.src, pair.dst)}
+        failed = {gpu for pair in pairs if pair.status != "ok" or not pair.data_ok for gpu in (pair.src, pair.dst)}
+        return tried - failed
+
     @property
     def patterns(self) -> list[dict[str, Any]]:
         """Concurrent patterns that were measured."""

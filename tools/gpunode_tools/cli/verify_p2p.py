@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpunode import __version__
+
 if TYPE_CHECKING:
     from gpunode.judge import Judgement
     from gpunode_tools.collect.machines import Machine
@@ -98,6 +100,7 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, value: str |
     metavar="FILE|-",
     help="Judge this measurement instead of measuring: the probe's, or the output of nvbandwidth or p2pBandwidthLatencyTest.",
 )
+@click.version_option(__version__, prog_name="gpunode")
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> None:
     """Say whether the node's GPUs are whole, and if not, why.

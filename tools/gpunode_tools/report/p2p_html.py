@@ -122,7 +122,7 @@ def _gpus(result: dict[str, Any]) -> str:
     rows = [
         (
             f"GPU{gpu['index']}" if "index" in gpu else "–",
-            gpu["bdf"],
+            gpu.get("bdf", "?"),
             gpu.get("name", "?"),
             f"{gpu['memory_mib']} MiB" if "memory_mib" in gpu else "?",
             f"x{gpu['link_width']}" if "link_width" in gpu else "?",

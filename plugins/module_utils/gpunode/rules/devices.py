@@ -24,7 +24,8 @@ _XID_RECOVERY: Final = 154
 _RECOVERY_HARMLESS: Final = re.compile(r"to 0x0 \(None\)")
 _RECOVERY_NEEDED: Final = re.compile(r"(?:to 0x\d+ \(([^)]+)\)|action: (.+))")
 _CONTROL_NODES: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm")
-_RADIX_NAMES: Final = ("RegistryDwords",)
+_LAZY_NODES: Final = ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+_REGISTRY_NAMES: Final = ("RegistryDwords",)
 
 
 def check_devices(state: State, expect_gpus: int | None, pairs_failing: bool) -> Iterator[Finding]:
@@ -40,6 +41,7 @@ def check_devices(state: State, expect_gpus: int | None, pairs_failing: bool) ->
 def _lost(state: State) -> Iterator[Finding]:
     signs: dict[str, list[str]] = {}
     names = {gpu.bdf: gpu.name for gpu in state.gpus}
+    back = {gpu.bdf for gpu in state.gpus if gpu.index in state.proven}
     log = state.kernel_log
     for bdf in log.fallen if log else []:
         number = any(xid.bus_id == bdf and xid.number == 79 for xid in log.xids) if log else False
@@ -55,11 +57,13 @@ def _lost(state: State) -> Iterator[Finding]:
         signs.setdefault(bdf, []).append(f"nvidia-smi: {match[2].strip()}")
     for bdf, evidence in sorted(signs.items()):
         name = names.get(bdf, bdf)
+        only_log = all(sign.startswith("kernel log") for sign in evidence)
+        again = bdf in back and only_log
         yield Finding(
             "gpu-lost",
-            ERROR,
+            WARNING if again else ERROR,
             name,
-            f"{name} ({bdf}) does not answer any more",
+            f"{name} ({bdf}) was off the bus since boot, and works again" if again else f"{name} ({bdf}) does not answer any more",
             "; ".join(evidence),
             "reset it (nvidia-smi -r -i) or power-cycle the node; when it comes back, look at power cables, riser and temperature",
             "NVIDIA XID 79; NVIDIA/open-gpu-kernel-modules#1151",
@@ -127,6 +131,7 @@ def _xid(state: State) -> Iterator[Finding]:
     """One finding per GPU and number, the last text as evidence."""
     log = state.kernel_log
     names = {gpu.bdf: gpu.name for gpu in state.gpus}
+    works = {gpu.bdf for gpu in state.gpus if gpu.index in state.proven}
     grouped: dict[tuple[str, int], list[str]] = {}
     for xid in log.xids if log else []:
         grouped.setdefault((xid.bus_id, xid.number), []).append(xid.text)
@@ -134,6 +139,8 @@ def _xid(state: State) -> Iterator[Finding]:
         name = names.get(bdf, bdf)
         times = f" {len(texts)} times" if len(texts) > 1 else ""
         severity = xid_severity(number, texts[-1])
+        if severity == ERROR and bdf in works:
+            severity, times = WARNING, f"{times} since boot; it works now"
         meaning = " (a program's fault, not the card's)" if number in _XID_APPLICATION else ""
         yield Finding(
             "xid",
@@ -172,9 +179,10 @@ def _nodes(state: State) -> Iterator[Finding]:
         stale = list(_stale(part, majors))
         inside = part is not state.host
         if missing:
+            lazy = not inside and set(missing) <= set(_LAZY_NODES) and not _serves_containers(state)
             yield Finding(
                 "device-node-missing",
-                ERROR,
+                WARNING if lazy else ERROR,
                 part.name if inside else "host",
                 f"{', '.join(missing)} {'do' if len(missing) > 1 else 'does'} not exist" + (f" in {part.name}" if inside else ""),
                 f"looked for in {part.name}: {', '.join(missing)}",
@@ -191,6 +199,12 @@ def _nodes(state: State) -> Iterator[Finding]:
                 "; ".join(f"{path} has major {had}, /proc/devices says {wants}" for path, had, wants in stale),
                 "restart the container; pass devices as dev[n], which looks the number up at each start",
             )
+
+
+def _serves_containers(state: State) -> bool:
+    """Containers need the nodes when they start; elsewhere the first CUDA program makes those of nvidia-uvm."""
+    configured = any("/dev/nvidia" in state.host.file(match[0]).text for match in state.host.paths("files", r"/etc/pve/lxc/\d+\.conf"))
+    return configured or state.container is not None
 
 
 def _is_gpu_node(path: str) -> bool:
@@ -257,7 +271,7 @@ def _options(state: State, failing: bool) -> Iterator[Finding]:
         if name == option or name not in state.params:
             continue
         have = state.params[name]
-        same = parse_registry(value) == parse_registry(have) if name in _RADIX_NAMES else _number(value) == _number(have)
+        same = parse_registry(value) == parse_registry(have) if name in _REGISTRY_NAMES else _number(value) == _number(have)
         if not same:
             wrong.append((name, value, path, have))
     if wrong:

@@ -103,6 +103,12 @@ def _dkms(state: State, loaded: bool | None) -> Iterator[Finding]:
 
 
 def _headers(state: State, loaded: bool | None) -> Iterator[Finding]:
+    if (
+        loaded
+        and not any(entry.module.startswith("nvidia") for entry in state.dkms or [])
+        and state.host.command("dkms status").why != "was not run"
+    ):
+        return  # this driver was not built here, and does not need to be
     for kernel in _installed_kernels(state):
         if state.kernel is None or _release_key(kernel) < _release_key(state.kernel):
             continue

@@ -20,6 +20,7 @@ CORRECTABLE_LIMIT: Final = 100
 SMALL_BAR_MIB: Final = 256
 """The BAR1 that a GPU gets without Resizable BAR."""
 P2P_READ_GEN: Final = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
+MAX_LANES: Final = 32
 SAME_SWITCH: Final = ("PIX", "PXB")
 ACS_RATIO: Final = 1.3
 """Bidirectional over unidirectional below which a pair under one switch is redirected: measured 1.0 with, 1.9 without redirection."""
@@ -135,7 +136,8 @@ def _few(names: list[str]) -> str:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.isdecimal() and int(text) > 0 else None
+    """A number of lanes; None for what sysfs says where there is no link, 0 or 255."""
+    return int(text) if text is not None and text.isdecimal() and 0 < int(text) <= MAX_LANES else None
 
 
 def link_widths(state: State, gpu: Gpu) -> tuple[int | None, int | None, str]:

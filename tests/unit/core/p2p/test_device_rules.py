@@ -40,8 +40,17 @@ def test_audio_functions_and_other_vendors_are_no_gpus(node):
 
 def test_fallen_off_the_bus_with_xid(node):
     node.commands["dmesg"]["stdout"] += "[9.1] NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.\n"
-    assert node.found() == {"gpu-lost": "error", "xid": "error"}
+    node.each(lambda one, other: 2 in {one, other}, status="error", reason="CUDA_ERROR_UNKNOWN")
+    assert node.found() == {"gpu-lost": "error", "xid": "error", "p2p-error": "error"}
     assert node.only("gpu-lost").subject == "GPU2"
+
+
+def test_trouble_of_a_gpu_that_works_again_is_a_warning(node):
+    node.commands["dmesg"]["stdout"] += "[9.1] NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.\n"
+    assert node.found() == {"gpu-lost": "warning", "xid": "warning"}
+    assert "works again" in node.only("gpu-lost").summary
+    node.data.pop("measured")
+    assert node.found(measured=False) == {"gpu-lost": "error", "xid": "error"}
 
 
 def test_fallen_off_the_bus_in_three_lines(node):
@@ -49,8 +58,9 @@ def test_fallen_off_the_bus_in_three_lines(node):
         "NVRM: The NVIDIA GPU 0000:41:00.0\nNVRM: (PCI ID: 10de:2bb5) installed in this system has\n"
         "NVRM: fallen off the bus and is not responding to commands.\n"
     )
-    assert node.found() == {"gpu-lost": "error"}
-    assert node.only("gpu-lost").subject == "GPU2"
+    node.data.pop("measured")
+    assert node.found(measured=False) == {"gpu-lost": "error"}
+    assert node.only("gpu-lost", measured=False).subject == "GPU2"
 
 
 def test_lost_gpu_in_nvidia_smi(node):
@@ -104,6 +114,14 @@ def test_device_nodes_missing_on_the_host(node):
     node.nodes["/dev/nvidia-uvm"] = None
     finding = node.only("device-node-missing")
     assert "/dev/nvidia3, /dev/nvidia-uvm do not exist" in finding.summary
+    assert finding.severity == "error"
+
+
+def test_nodes_that_the_first_cuda_program_makes(node):
+    node.nodes["/dev/nvidia-uvm"] = None
+    assert node.found() == {"device-node-missing": "warning"}
+    node.files["/etc/pve/lxc/101.conf"] = "dev0: /dev/nvidia0\n"
+    assert node.found() == {"device-node-missing": "error"}
 
 
 def test_device_node_with_a_major_of_an_earlier_boot(node):

@@ -73,6 +73,14 @@ def test_headers_missing_for_the_running_kernel(node):
     assert node.found()["headers-missing"] == "error"
 
 
+def test_driver_that_was_not_built_here_needs_no_headers(node):
+    node.links[f"/lib/modules/{KERNEL}/build"] = None
+    node.commands["dkms status"] = None
+    assert node.found() == {}
+    del node.commands["dkms status"]
+    assert node.found() == {"headers-missing": "warning"}
+
+
 def test_headers_that_are_an_empty_folder(node):
     node.files[f"/lib/modules/{KERNEL}/build/include/config/kernel.release"] = None
     assert "empty" in node.only("headers-missing").evidence

@@ -35,6 +35,11 @@ def test_result_has_the_contracts_keys(node):
     assert result["simulated"] is False
 
 
+def test_gpus_that_only_the_topology_tells(node):
+    node.data = {"commands": {"nvidia-smi topo -m": node.commands["nvidia-smi topo -m"]}}
+    assert node.judge().to_dict()["gpus"] == [{"index": index} for index in range(8)]
+
+
 def test_host_that_nobody_measured_is_unknown_not_fine(node):
     node.data.pop("measured")
     judgement = node.judge()

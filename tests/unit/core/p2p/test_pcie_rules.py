@@ -161,6 +161,11 @@ def test_lanes_that_the_slot_does_not_have(node):
     assert node.found(measured=False) == {}
 
 
+def test_lanes_of_a_virtual_machine_say_nothing(node):
+    node.files[f"{GPU1}/current_link_width"] = "255\n"
+    assert node.found() == {}
+
+
 def test_lanes_by_lspci_and_by_nvidia_smi(node):
     del node.files[f"{GPU1}/current_link_width"]
     node.commands["lspci -vvv"]["stdout"] = node.commands["lspci -vvv"]["stdout"].replace(
