@@ -224,6 +224,26 @@ def test_refuse_measures_nothing_on_gpus_in_use():
     assert "--when-busy refuse" in keys["measurement"]["fatal"]["summary"]
 
 
+@pytest.mark.parametrize(
+    ("data", "how", "light"),
+    [
+        (busy(), "light", "auto"),
+        (busy(90000), "light", True),
+        (busy(90000), "stop", False),
+        (busy(), "stop", False),
+        (busy(), "refuse", False),
+    ],
+)
+def test_buffers_by_use(monkeypatch, data, how, light):
+    seen = []
+    result = {"pairs": [{"src": 0, "dst": 1, "status": "ok", "light": light is True}], "measure": "quick", "fatal": None}
+    monkeypatch.setattr(measuring, "measure", lambda options, *_: seen.append(options) or result)
+    keys = measuring.measure_node(Fake({}), data, {**OPTIONS, "pairs": ((0, 1),), "when_busy": how}, print)
+    assert seen[0].light == light
+    assert keys["measurement"]["mode"] == ("light" if light is True else "quick")
+    assert (keys["measurement"]["pairs"], keys["measurement"]["where"]) == ("0:1", "fake")
+
+
 @pytest.mark.parametrize(("fails", "ends"), [(None, None), (RuntimeError, RuntimeError), (KeyboardInterrupt, KeyboardInterrupt)])
 def test_stopped_server_is_started_again_whatever_happens(fails, ends):
     said: list[str] = []

@@ -50,6 +50,14 @@ def test_healthy(healthy):
     assert "12 of 12 pairs ok" in done.stdout
 
 
+def test_light_measurement_says_so(healthy):
+    data = json.loads(healthy.read_text())
+    for pair in data["measured"][:5]:
+        pair["light"] = True
+    healthy.write_text(json.dumps(data))
+    assert "12 of 12 pairs ok (5 of them measured lightly on GPUs in use" in run("--snapshot", healthy).stdout
+
+
 def test_broken(broken):
     done = run("--snapshot", broken)
     assert done.exit_code == 1

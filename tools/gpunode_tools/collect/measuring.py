@@ -40,7 +40,7 @@ def measure_node(machine: Machine, data: dict[str, Any], options: dict[str, Any]
         measure=options["measure"],
         pairs=options["pairs"],
         pair_timeout_s=options["pair_timeout"],
-        light="auto" if how == "light" else False,
+        light=False if how != "light" else True if busy else "auto",  # auto: small buffers where memory is in use after all
     )
     argv = command(container)
     show = Progress(place) if sys.stderr.isatty() else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any, Final
 
-from gpunode_tools.report.p2p_text import WORDS, best_by_path, heat_level
+from gpunode_tools.report.p2p_text import WORDS, best_by_path, heat_level, light_words
 from gpunode_tools.report.page import card, finding, heat, page, simulated_notice, table, verdict_line
 from gpunode_tools.report.topology_svg import draw
 
@@ -47,7 +47,8 @@ def _summary(result: dict[str, Any]) -> str:
     told += [f"driver {environment['driver']}"] if "driver" in environment else []
     told += [f"kernel {environment['kernel']}"] if "kernel" in environment else []
     pairs = result["pairs"]
-    told.append(f"{sum(1 for pair in pairs if pair['status'] == 'ok')} of {len(pairs)} pairs ok" if pairs else "nothing measured")
+    good = sum(1 for pair in pairs if pair["status"] == "ok")
+    told.append(f"{good} of {len(pairs)} pairs ok{light_words(pairs)}" if pairs else "nothing measured")
     measurement = result.get("measurement") or {}
     told += [f"measured in {measurement['where']}"] if measurement.get("where") else []
     return ", ".join(told)

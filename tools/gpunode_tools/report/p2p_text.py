@@ -43,8 +43,14 @@ def _summary(result: dict[str, Any]) -> str:
     pairs = result["pairs"]
     if pairs:
         good = sum(1 for pair in pairs if pair["status"] == "ok")
-        told.append(f"{good} of {len(pairs)} pairs ok")
+        told.append(f"{good} of {len(pairs)} pairs ok{light_words(pairs)}")
     return "\n  " + ", ".join(told) if told else ""
+
+
+def light_words(pairs: Sequence[dict[str, Any]]) -> str:
+    """Say where bandwidth was not judged because the GPUs were in use; '' otherwise."""
+    light = sum(1 for pair in pairs if pair.get("light"))
+    return f" ({light} of them measured lightly on GPUs in use: access, data and latency judged, not bandwidth)" if light else ""
 
 
 def _baseline(result: dict[str, Any], paint: Paint) -> list[str]:
