@@ -16,7 +16,7 @@ _GPU: Final = re.compile(r"GPU\d+")
 _NUMBERED: Final = re.compile(r"(?:GPU|NIC|NVME)\d+")
 _NIC: Final = re.compile(r"[A-Za-z][\w.:-]*\d[\w.:-]*")
 """Older drivers name the adapters themselves: mlx5_0, mlx5_bond_0, hfi1_0, bnxt_re0, rocep1s0f0, ibp24s0."""
-_COLUMN: Final = re.compile(r"CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID|NUMA(?!\s*\w)")
+COLUMN: Final = re.compile(r"CPU\s+Affinity|NUMA\s+Affinity|GPU\s+NUMA\s+ID|NUMA(?!\s*\w)")
 SELF: Final = "X"
 MAX_GPUS: Final = 64
 """More labels than any host has: a longer header is not one."""
@@ -31,6 +31,8 @@ class Row:
     rest: str
     last: bool = False
     """True when nothing of the table follows, so that the text may be cut right here."""
+    line: str = ""
+    """The whole line: where columns are kept by blanks, the place of a word tells which column it is in."""
 
 
 @dataclass
@@ -89,9 +91,9 @@ def _parse_header(line: str) -> Table | None:
     if not first:
         return None
     header = line[first.start() :]
-    columns = [re.sub(r"\s+", " ", match[0]) for match in _COLUMN.finditer(header)]
-    labels_text = _COLUMN.split(header, maxsplit=1)[0]
-    if columns and _COLUMN.sub("", header[len(labels_text) :]).strip():
+    columns = [re.sub(r"\s+", " ", match[0]) for match in COLUMN.finditer(header)]
+    labels_text = COLUMN.split(header, maxsplit=1)[0]
+    if columns and COLUMN.sub("", header[len(labels_text) :]).strip():
         return None  # words among the columns that no driver prints
     labels: list[str] = []
     for token in labels_text.split():
@@ -153,6 +155,7 @@ def _read_rows(table: Table, lines: list[str], what: str, cell: re.Pattern[str],
         row = _read_row(table, words[0], stripped[len(words[0]) :], what, cell)
         if row is None:
             return False
+        row.line = line
         if short is not None:
             raise NotUnderstoodError(what, f"row {short.label} is short of its {len(labels)} cells, yet more rows follow")
         if len(row.cells) < len(labels):

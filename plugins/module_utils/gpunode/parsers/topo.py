@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from .matrix import Row, Table, read_table
+from .matrix import COLUMN, Row, Table, read_table
 
 WHAT: Final = "nvidia-smi topo -m"
 _CELL: Final = r"NV\d+|SYS|NODE|PHB|PXB|PIX|SOC|PSB|X|N/A|ERR!"
@@ -100,7 +100,7 @@ def _affinity(topology: Topology, table: Table, whole: list[Row]) -> None:
     kinds = [("numa" if "NUMA" in name else "cpu") if "ID" not in name else "id" for name in table.columns]
     lists: dict[str, list[str | None]] = {kind: [] for kind in kinds}
     for row in whole:
-        values = _columns_of(row, kinds)
+        values = _columns_of(row, kinds, table.header)
         cut_here = row.last and None in values
         for kind, value in zip(kinds, values, strict=True):
             lists[kind].append(value)
@@ -114,21 +114,48 @@ def _affinity(topology: Topology, table: Table, whole: list[Row]) -> None:
         setattr(topology, {"cpu": "cpu_affinity", "numa": "numa_affinity", "id": "gpu_numa_id"}[kind], values)
 
 
-def _columns_of(row: Row, kinds: list[str]) -> list[str | None]:
-    """Values of the affinity columns; '' is an empty CPU affinity, None what the text does not give."""
+_SHAPES: Final = {"cpu": _CPUS, "numa": _CPUS, "id": _NUMBER}
+_TAB_PLACES: Final = {"cpu": 1, "numa": 2, "id": 4}
+"""Where nvidia-smi puts the columns behind the last cell, counted in tabs: two of them stand before the GPU NUMA ID."""
+_NEAR: Final = 3
+"""Blanks by which a word may stand off its column's heading and still belong to it."""
+
+
+def _columns_of(row: Row, kinds: list[str], header: str) -> list[str | None]:
+    """Values of the affinity columns; '' is an empty one (no CPU of the GPU is in this container's cpuset), None what is not given."""
     words = row.rest.split()
-    shapes = {"cpu": _CPUS, "numa": _CPUS, "id": _NUMBER}
     if len(words) > len(kinds) and words[0].endswith(","):
         words[:2] = ["".join(words[:2])]
+    values: list[str | None] | None = None
     if len(words) == len(kinds):
-        values: list[str | None] = list(words)
-    elif len(words) == len(kinds) - 1 and row.rest.lstrip(" ").startswith("\t\t") and kinds[0] == "cpu":
-        values = ["", *words]  # the GPU's CPUs are outside this container's cpuset
-    elif row.last:
+        values = list(words)
+    elif 0 < len(words) < len(kinds):
+        values = _by_tabs(row, kinds) if "\t" in row.rest else _by_place(row, kinds, header)
+    if values is None and row.last:
         values = [*words[: max(0, len(words) - 1)], *[None] * len(kinds)][: len(kinds)]
-    else:
+    if values is None:
         values = [None] * len(kinds)
-    return [value if value in {None, ""} or shapes[kind].fullmatch(str(value)) else None for kind, value in zip(kinds, values, strict=True)]
+    return [value if not value or _SHAPES[kind].fullmatch(value) else None for kind, value in zip(kinds, values, strict=True)]
+
+
+def _by_tabs(row: Row, kinds: list[str]) -> list[str | None] | None:
+    """Take columns by counting tabs; None when the last one is not there, so that the row may be cut."""
+    fields = [field.strip() for field in row.rest.split("\t")]
+    values: list[str | None] = [fields[_TAB_PLACES[kind]] if _TAB_PLACES[kind] < len(fields) else None for kind in kinds]
+    return values if values[-1] else None
+
+
+def _by_place(row: Row, kinds: list[str], header: str) -> list[str | None] | None:
+    """Take columns by where their words stand below the header; None when a word stands below no heading or the last one is not there."""
+    starts = [match.start() for match in COLUMN.finditer(header)]
+    values: list[str | None] = [""] * len(kinds)
+    behind = len(row.line) - len(row.rest)
+    for match in re.finditer(r"\S+", row.rest):
+        near = [index for index, start in enumerate(starts) if abs(start - behind - match.start()) <= _NEAR]
+        if not near:
+            return None
+        values[near[0]] = match[0]
+    return values if values[-1] else None
 
 
 def _notes(topology: Topology, table: Table) -> None:

@@ -119,6 +119,36 @@ def test_empty_cpu_affinity_of_a_container():
     assert (topology.cpu_affinity, topology.numa_affinity, topology.gpu_numa_id) == ([""], ["N/A"], ["N/A"])
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "GPU0\t X \tSYS\t\tN/A\t\tN/A\nGPU1\tSYS\t X \t\tN/A\t\tN/A\n",
+        "GPU0     X      SYS                     N/A             N/A\nGPU1    SYS      X                      N/A             N/A\n",
+    ],
+)
+def test_empty_cpu_affinity_by_tabs_and_by_blanks(rows):
+    header = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+    topology = parse_topo((header if "\t" in rows else header.expandtabs(8)) + rows)
+    assert (topology.cpu_affinity, topology.numa_affinity, topology.gpu_numa_id) == (["", ""], ["N/A", "N/A"], ["N/A", "N/A"])
+    assert topology.complete
+
+
+def test_cpu_and_numa_affinity_both_empty():
+    topology = parse_topo("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tSYS\t\t\t\tN/A\nGPU1\tSYS\t X \t\t\t\tN/A\n")
+    assert (topology.cpu_affinity, topology.numa_affinity, topology.gpu_numa_id) == (["", ""], ["", ""], ["N/A", "N/A"])
+
+
+def test_word_below_no_heading_is_not_guessed():
+    topology = parse_topo(
+        "        GPU0    GPU1    CPU Affinity    NUMA Affinity\nGPU0     X      SYS           0\nGPU1    SYS      X      0-31    0\n"
+    )
+    assert topology.cpu_affinity == [None, "0-31"]
+    cut = parse_topo(
+        "        GPU0    GPU1    CPU Affinity    NUMA Affinity\nGPU0     X      SYS     0-31\nGPU1    SYS      X      0-31    0\n"
+    )
+    assert cut.cpu_affinity == [None, "0-31"]
+
+
 def test_affinity_that_is_not_understood_leaves_the_paths():
     topology = parse_topo("\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tPHB\t0-31\tzero\tone\nGPU1\tPHB\tX\t0-31, 64-95\t0\n")
     assert topology.cpu_affinity == [None, "0-31,64-95"]
