@@ -1,0 +1,61 @@
+"""Filters over what is known of sglang's releases: a profile's data, and the check of a launch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "module_utils"))
+
+from ansible.errors import AnsibleFilterError
+
+from gpunode.findings import ERROR, by_consequence, verdict
+from gpunode.sglang.flags import UnknownVersionError
+from gpunode.sglang.launch_check import check_launch
+from gpunode.sglang.profiles import profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+def sglang_profile(name: str) -> dict[str, Any]:
+    """The profile of a release or a name: version, python, cuda, pins, flags, environment, overrides, notes."""
+    try:
+        return profile(str(name)).to_dict()
+    except UnknownVersionError as error:
+        raise AnsibleFilterError(f"sglang_venv_profile: {error}") from error
+
+
+def sglang_check_launch(
+    arguments: Sequence[str], version: str, architecture: str, environment: Mapping[str, Any] | None = None, patches: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Judge the arguments of a release from PyPI: verdict, findings by consequence, and the errors as one text each.
+
+    A release without a table gives the verdict ``unknown`` and no error: nothing is known against it.
+    """
+    try:
+        findings = check_launch(
+            [str(argument) for argument in arguments],
+            {name: str(value) for name, value in (environment or {}).items()},
+            str(version),
+            architecture,
+            stock=True,
+            patches=[str(patch) for patch in patches],
+        )
+    except UnknownVersionError as error:
+        return {"verdict": "unknown", "findings": [], "errors": [], "warnings": [f"{error}: the flags were not checked."]}
+    ordered = by_consequence(findings)
+    return {
+        "verdict": verdict(findings),
+        "findings": [finding.to_dict() for finding in ordered],
+        "errors": [f"{finding.summary} {finding.remedy}".strip() for finding in ordered if finding.severity == ERROR],
+        "warnings": [f"{finding.summary} {finding.remedy}".strip() for finding in ordered if finding.severity == "warning"],
+    }
+
+
+class FilterModule:
+    """Ansible's filter interface."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"sglang_profile": sglang_profile, "sglang_check_launch": sglang_check_launch}
