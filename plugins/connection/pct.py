@@ -342,8 +342,10 @@ EXAMPLES = r"""
       changed_when: false
 """
 
+import contextlib
 import re
 import shlex
+import threading
 from pathlib import Path
 from typing import Any, Final
 
@@ -372,6 +374,9 @@ ENVIRONMENT: Final = (
 )
 """All that a command gets. pct of Proxmox VE 8 passes the node's own environment on, that of 9 an empty one."""
 
+PIPE_BYTES: Final = 65536
+"""What a pipe takes without a reader. Source: pipe(7)."""
+
 GONE: Final = re.compile(rb"lxc-attach: \S+ .*(?:Failed to get init pid|Connection refused|No such process)")
 """What lxc-attach says of a container that stopped after pct had looked."""
 
@@ -384,6 +389,20 @@ class Connection(SshConnection):
     def exec_command(self, cmd: str, in_data: bytes | None = None, sudoable: bool = True) -> tuple[int, bytes, bytes]:
         """Run a command in the container: exit status, output, error output."""
         return self._outcome(*super().exec_command(self._wrap(cmd), in_data=in_data, sudoable=sudoable))
+
+    def _send_initial_data(self, fh: Any, in_data: bytes, ssh_process: Any) -> None:
+        """Send input while the output is read: a command that answers as it reads would fill its output and wait for ever."""
+        if len(in_data) <= PIPE_BYTES:
+            super()._send_initial_data(fh, in_data, ssh_process)
+            return
+
+        def send() -> None:
+            # A command that ends without reading breaks the pipe; its exit status says what there is to say.
+            with contextlib.suppress(OSError, ValueError):
+                fh.write(in_data)
+                fh.close()
+
+        threading.Thread(target=send, daemon=True).start()
 
     def put_file(self, in_path: str, out_path: str) -> None:
         """Send a file, its mode included. Its bytes go from the file into ssh; none are held here."""

@@ -77,6 +77,10 @@ _RULES: Final = (
         " ordered before pve-guests.service makes them at boot",
     ),
     _rule(
+        HOST,
+        r"'mknod' feature requested, but kernel too old|script '.*' (?:does not exist|is not executable)|not in the snippets directory",
+    ),
+    _rule(
         STORAGE_FULL,
         r"No space left|not enough (?:free )?space|out of space|insufficient free (?:space|extents)|data space .*(?:full|exhausted)"
         r"|Disk quota exceeded",
@@ -113,15 +117,15 @@ _RULES: Final = (
         r"authentication failure|invalid PVE ticket|no ticket|invalid ticket|login failed",
         "check user, realm, password or token",
     ),
-    _rule(FORBIDDEN, r"Permission check failed|permission denied", "`pveum user permissions USER` shows what the user may do"),
+    _rule(
+        FORBIDDEN,
+        r"Permission check failed|permission denied|missing privileges",
+        "`pveum user permissions USER` shows what the user may do",
+    ),
     _rule(
         RESTARTING,
         r"connection refused|connection (?:reset|closed|aborted)|remote end closed|timed out|ssl handshake|broken pipe|proxy loop",
         "the API does not answer: `systemctl status pveproxy pvedaemon`",
-    ),
-    _rule(
-        HOST,
-        r"'mknod' feature requested, but kernel too old|script '.*' (?:does not exist|is not executable)|not in the snippets directory",
     ),
     _rule(PARAMETER, r"Parameter verification failed|type check \(|property is not defined in schema|value does not|invalid format"),
 )

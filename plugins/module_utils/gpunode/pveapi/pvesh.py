@@ -44,7 +44,7 @@ class PveshApi:
         code, out, err = self._run(method, path, params, deadline.left)
         upid = find_upid(out)
         if upid is None:
-            raise error_of(err or out or f"pvesh started no task (exit status {code})")
+            raise error_of(err.strip() or f"pvesh started no task and ended with status {code}")
         return upid.text
 
     def _run(self, method: str, path: str, params: Mapping[str, str] | None, timeout: float) -> tuple[int, str, str]:
