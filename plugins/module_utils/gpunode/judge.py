@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .findings import UNKNOWN, Finding, by_consequence, exit_code, verdict
 from .rules import baseline as baselines
+from .rules.compare import check_baseline
 from .rules.devices import check_devices
 from .rules.driver import check_driver
 from .rules.fabric import check_fabric
 from .rules.flags import check_flags
+from .rules.isolation import check_isolation
 from .rules.measurement import check_measurement
 from .rules.pairs import check_pairs, failing, good
 from .rules.pcie import check_pcie
@@ -109,7 +111,7 @@ def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[
     harm = failing(state.pairs)
     changed = baselines.changes(state, baseline) if baseline is not None else []
     findings: list[Finding] = []
-    compared = list(baselines.check_baseline(state, baseline, options.tolerance_pct, changed)) if baseline is not None else []
+    compared = list(check_baseline(state, baseline, options.tolerance_pct, changed)) if baseline is not None else []
     findings += check_driver(state)
     named = any(finding.id == "gpu-missing" and finding.subject != "host" for finding in compared)
     findings += [
@@ -125,7 +127,8 @@ def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[
     findings += pairs
     findings += _without_doubles(compared, pairs)
     findings += check_flags(state)
-    findings += check_pcie(state, harm, good(state.pairs), known)
+    findings += check_isolation(state, harm, good(state.pairs))
+    findings += check_pcie(state, harm, known)
     findings += check_unread(state)
     return Judgement(state, by_consequence(findings), baseline, changed)
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from . import cmdline
+from .entities import Gpu, Pair
 from .parsers import driver_files, nvlink
 from .parsers.dkms import DkmsEntry, parse_dkms
 from .parsers.kernel_log import KernelLog, parse_kernel_log
 from .parsers.lspci import PciDevice, parse_lspci
 from .parsers.p2p_status import CAPABILITIES, P2pStatus, parse_p2p_status
-from .parsers.smi_q import GpuInfo, SmiQ, parse_smi_q
+from .parsers.smi_q import SmiQ, parse_smi_q
 from .parsers.text import NotUnderstoodError, bus_id
 from .parsers.topo import Topology, parse_topo
 from .snapshot import MISSING, NOT_READ, VALUE, Part, Reading, Snapshot
@@ -26,52 +26,6 @@ NVIDIA_VENDOR: Final = "0x10de"
 _DISPLAY_CLASSES: Final = ("0x0300", "0x0302", "0x0380")
 NO_DRIVER: Final = re.compile(r"couldn't communicate with the NVIDIA driver|No devices were found", re.IGNORECASE)
 KERNEL_LOGS: Final = ("dmesg", "journalctl -k -b", "journalctl -k -b 0", "journalctl -k")
-
-
-@dataclass
-class Pair:
-    """One measured ordered pair, as in the result's ``pairs``; None means not measured."""
-
-    src: int
-    dst: int
-    path: str | None = None
-    can_access: bool | None = None
-    copy_gbps: float | None = None
-    bidirectional_gbps: float | None = None
-    sm_read_gbps: float | None = None
-    read_latency_us: float | None = None
-    data_ok: bool | None = None
-    status: str = "ok"
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """'GPU0->GPU5'."""
-        return f"GPU{self.src}->GPU{self.dst}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data as in the result's ``pairs``."""
-        known = {key: value for key, value in self.__dict__.items() if key != "extra"}
-        return {**known, **self.extra}
-
-
-@dataclass
-class Gpu:
-    """One GPU by its PCI address, with everything that was read about it."""
-
-    bdf: str
-    index: int | None = None
-    info: GpuInfo | None = None
-    pci: PciDevice | None = None
-    driver: str | None = None
-    """Kernel driver that owns it; '' = none, None = not read."""
-    path: list[str] = field(default_factory=list)
-    """Addresses of the bridges above it, root port first; empty when not known."""
-
-    @property
-    def name(self) -> str:
-        """'GPU3', or its address when the driver does not count it."""
-        return f"GPU{self.index}" if self.index is not None else self.bdf
 
 
 class State:

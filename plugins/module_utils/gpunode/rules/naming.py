@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ..state import Pair, State
+    from ..entities import Pair
+    from ..state import State
 
 _SHOWN: Final = 6
 _PATH_WORDS: Final = {

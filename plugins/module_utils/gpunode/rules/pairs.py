@@ -10,13 +10,14 @@ from ..findings import ERROR, UNKNOWN, WARNING, Finding
 from ..parsers.p2p_status import MEANINGS
 from .measurement import was_killed
 from .naming import name_pairs, path_words
-from .pcie import P2P_READ_GEN, link_widths
+from .pcie import SPEED_GENERATION, link_widths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from collections.abc import Set as AbstractSet
 
-    from ..state import Pair, State
+    from ..entities import Pair
+    from ..state import State
 
 STAGED_LATENCY_US: Final = 5.0
 """Dependent reads of a peer take 0.4 to 1.5 us, through host memory 11 to 21 us: anything between tells them apart."""
@@ -223,7 +224,7 @@ def pair_limit_gbps(state: State, pair: Pair) -> tuple[float, bool]:
         generation = gpu.info.gen_max if gpu.info else None
         if generation is None:
             speed = re.match(r"[\d.]+", state.sysfs(gpu.bdf, "max_link_speed") or "")
-            generation = P2P_READ_GEN.get(float(speed[0])) if speed else None
+            generation = SPEED_GENERATION.get(float(speed[0])) if speed else None
         lanes = link_widths(state, gpu)[0]
         if generation in GEN_GBPS_PER_LANE and lanes:
             limits.append(GEN_GBPS_PER_LANE[generation] * lanes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..findings import UNKNOWN, Finding
 from ..snapshot import MISSING, NOT_READ
-from .pcie import iommu_type
+from .isolation import iommu_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
