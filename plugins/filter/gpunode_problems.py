@@ -34,12 +34,7 @@ def problems_advice(found: Iterable[Mapping[str, Any]], most: int = 3) -> str:
     """The first root causes of ``known_problems`` as text for a failure message; empty when nothing is known."""
     if isinstance(found, str):
         raise AnsibleFilterError("problems_advice takes the result of known_problems")
-    roots = [problem for problem in found if not problem["because_of"]][:most]
-    return "\n".join(
-        f"Known problem {problem['id']}: {problem['title']}. {problem['cause']}\n"
-        f"  Do: {problem['remedy']}\n  Proof: {problem['evidence'][0]['text']}"
-        for problem in roots
-    )
+    return problems.advice(found, most)
 
 
 class FilterModule:

@@ -9,7 +9,8 @@ short_description: Wait until the server of a unit answers
 description:
   - Asks an address until it answers with status 200. Gives up early when the unit failed, or was started again by systemd more often than
     O(max_restarts), since waiting does not cure a server that ends by itself.
-  - A failure shows the unit's state and the end of its journal.
+  - A failure names the known problem that the journal of the unit's last start shows, with its remedy, and then the unit's state and the
+    end of that journal.
 options:
   unit:
     description: Name of the systemd unit.
@@ -32,9 +33,17 @@ options:
     type: int
     default: 1
   journal_lines:
-    description: Lines of the journal shown on failure.
+    description: Lines of the journal shown on failure; known problems are looked for in many more.
     type: int
     default: 40
+  versions:
+    description: Versions of what runs (C(sglang), C(driver), C(transformers)), where they are known; known problems of others are left out.
+    type: dict
+    default: {}
+  gpu_arch:
+    description: Architecture of the GPUs such as C(sm120), where it is known.
+    type: str
+    default: ""
 attributes:
   check_mode:
     support: full
@@ -59,6 +68,11 @@ journal:
   description: The journal of the unit's last start.
   type: str
   returned: failure
+problems:
+  description: Known problems in it as C(gpunode diagnose --output json) gives them, root causes before what follows from them.
+  type: list
+  elements: dict
+  returned: failure
 """
 
 import time
@@ -67,12 +81,13 @@ import urllib.error
 import urllib.request
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpunode import problems
 
 REQUEST_TIMEOUT_S = 30
 """A health check that generates a token may take as long as sglang's own limit of 20 s."""
 
 JOURNAL_LINES = 2000
-"""Enough for a start of eight ranks; known problems are looked for in it."""
+"""A start of eight ranks with its tracebacks; the cause stands far above the end."""
 LINE_LENGTH = 300
 """sglang prints all its arguments as one line of 20,000 characters."""
 
@@ -96,19 +111,59 @@ def unit_state(module: AnsibleModule, unit: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
 
-def give_up(module: AnsibleModule, why: str, state: dict[str, str], last: str) -> t.NoReturn:
-    """Fail with the unit's state and the end of its journal."""
+def read_journal(module: AnsibleModule, chosen: list[str]) -> tuple[list[str], str]:
+    """Lines of the journal, and why there are none where there are none."""
+    command = ["journalctl", *chosen, f"--lines={JOURNAL_LINES}", "--no-pager", "--quiet", "--output=cat"]
+    code, out, error = module.run_command(command, environ_update={"LC_ALL": "C"}, errors="replace")
+    lines = out.strip().splitlines()
+    if lines:
+        return lines, ""
+    return [], f"`{' '.join(command)}` " + (f"ended with {code}: {error.strip()}" if code else "has no entries")
+
+
+def known(module: AnsibleModule, lines: list[str]) -> list[dict[str, t.Any]]:
+    """Known problems in these lines, as plain data."""
+    versions = {name: str(version) for name, version in module.params["versions"].items() if version}
+    found = problems.match(lines, problems.Context(versions, module.params["gpu_arch"]), source="journal")
+    return [match.to_dict() for match in found if not match.problem.harmless]
+
+
+def last_start(module: AnsibleModule, state: dict[str, str], since: float) -> tuple[list[str], list[dict[str, t.Any]], str]:
+    """The journal of the unit's last start, its known problems, and why it could not be read.
+
+    What earlier servers wrote would be taken for this one's and is left out. Where systemd starts the server again and again, the last
+    start may have said nothing yet: then everything since the waiting began is read.
+    """
     unit = module.params["unit"]
-    # Of the last start alone: what an earlier server wrote would be taken for this one's.
     invocation = state.get("InvocationID")
-    chosen = [f"_SYSTEMD_INVOCATION_ID={invocation}"] if invocation else [f"--unit={unit}"]
-    _, journal, _ = module.run_command(["journalctl", *chosen, f"--lines={JOURNAL_LINES}", "--no-pager", "--output=cat"])
-    shown = "\n".join(line[:LINE_LENGTH] for line in journal.strip().splitlines()[-module.params["journal_lines"] :])
-    module.fail_json(
-        msg=f"{unit} {why}. {module.params['url']} said: {last}. The unit is {state.get('ActiveState')} ({state.get('SubState')}, result "
-        f"{state.get('Result')}, started again {state.get('NRestarts')} times). The end of `journalctl -u {unit}`:\n{shown}",
-        journal=journal,
+    if invocation:
+        # systemd's own words on a unit (killed, out of memory) carry the other field.
+        lines, _ = read_journal(module, [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"])
+        found = known(module, lines)
+        if found or (lines and state.get("NRestarts") in {"0", None}):
+            return lines, found, ""
+        lines, why = read_journal(module, [f"--unit={unit}", f"--since=@{int(since)}"])
+    else:
+        lines, why = read_journal(module, [f"--unit={unit}"])
+    return lines, known(module, lines), why
+
+
+def give_up(module: AnsibleModule, why: str, state: dict[str, str], last: str, since: float) -> t.NoReturn:
+    """Fail with the known cause, the unit's state and the end of its journal."""
+    unit = module.params["unit"]
+    lines, found, unread = last_start(module, state, since)
+    advice = problems.advice(found)
+    shown = "\n".join(line[:LINE_LENGTH] for line in lines[-module.params["journal_lines"] :])
+    message = [f"{unit} {why}.", advice] if advice else [f"{unit} {why}; its journal shows no problem that is known."]
+    if unread and not lines:
+        message = [f"{unit} {why}. Its journal could not be read, so that the cause is not known: {unread}"]
+    message.append(
+        f"{module.params['url']} said: {last}. The unit is {state.get('ActiveState')} ({state.get('SubState')}, result "
+        f"{state.get('Result')}, started again {state.get('NRestarts')} times)."
     )
+    if shown:
+        message.append(f"The end of `journalctl -u {unit}`:\n{shown}")
+    module.fail_json(msg="\n".join(message), journal="\n".join(lines), problems=found)
 
 
 def main() -> None:
@@ -121,11 +176,13 @@ def main() -> None:
             "delay_s": {"type": "float", "default": 5},
             "max_restarts": {"type": "int", "default": 1},
             "journal_lines": {"type": "int", "default": 40},
+            "versions": {"type": "dict", "default": {}},
+            "gpu_arch": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
     params = module.params
-    began = time.monotonic()
+    began, since = time.monotonic(), time.time()
     restarts_before: int | None = None
     while True:
         last = answer(params["url"])
@@ -136,11 +193,11 @@ def main() -> None:
         restarts = int(state.get("NRestarts") or 0)
         restarts_before = restarts if restarts_before is None else restarts_before
         if state.get("ActiveState") in {"failed", "inactive"}:
-            give_up(module, "has ended", state, last)
+            give_up(module, "has ended", state, last, since)
         if restarts - restarts_before > params["max_restarts"]:
-            give_up(module, "ends by itself each time it is started", state, last)
+            give_up(module, "ends by itself each time it is started", state, last, since)
         if waited > params["timeout_s"]:
-            give_up(module, f"did not become ready within {params['timeout_s']} s", state, last)
+            give_up(module, f"did not become ready within {params['timeout_s']} s", state, last, since)
         time.sleep(params["delay_s"])
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .advice import advice
 from .catalogue import BY_ID, CATALOGUE
 from .judge import Diagnosis, findings, match_lines, ordered
 from .model import Context, Evidence, Match, Problem, Range, Sign
@@ -39,6 +40,7 @@ __all__ = [
     "Problem",
     "Range",
     "Sign",
+    "advice",
     "diagnosis",
     "findings",
     "match",
