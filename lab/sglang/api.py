@@ -49,6 +49,7 @@ class Api:
             ("POST", "/v1/chat/completions"): lambda exchange: completions.openai(self, exchange, chat=True),
             ("POST", "/generate"): lambda exchange: completions.generate(self, exchange),
             ("PUT", "/generate"): lambda exchange: completions.generate(self, exchange),
+            ("POST", "/tokenize"): lambda exchange: completions.tokenize(self, exchange),
             ("GET", "/ping"): lambda exchange: exchange.answer(200),
         }
         if server.args.get("enable_metrics"):

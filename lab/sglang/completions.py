@@ -7,6 +7,7 @@ import random
 import re
 import time
 import uuid
+import zlib
 from typing import TYPE_CHECKING, Any
 
 from lab.sglang.engine import Request, blocks_of
@@ -256,6 +257,14 @@ def openai(api: Api, exchange: Exchange, *, chat: bool) -> None:
         return streamed if stream else whole
 
     _start(api, exchange, prompt, max_new, emit_for, stream=stream)
+
+
+def tokenize(api: Api, exchange: Exchange) -> None:
+    """Serve /tokenize: one id for each word or sign of the text."""
+    prompt = str(_body(api, exchange).get("prompt", ""))
+    found = re.findall(r"\w+|[^\w\s]", prompt)
+    ids = [1000 + zlib.crc32(word.encode()) % max(1, min(api.server.vocabulary, EOS) - 1000) for word in found]
+    exchange.json(200, {"tokens": ids, "count": len(ids), "max_model_len": api.server.context})
 
 
 def generate(api: Api, exchange: Exchange) -> None:

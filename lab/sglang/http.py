@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 import time
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any
@@ -106,8 +108,11 @@ class Exchange:
         """Break the connection off."""
         self.done = True
         self.protocol.api.left(self)
-        if self.protocol.transport is not None:
-            self.protocol.transport.abort()
+        transport = self.protocol.transport
+        if transport is not None:
+            # Without lingering the kernel sends a reset instead of a tidy end.
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            transport.abort()
 
 
 class Protocol(asyncio.Protocol):

@@ -16,9 +16,11 @@ COLLAPSE_LOSS: Final = 0.05
 NEAR: Final = 0.03
 """A gain this close to the limit is within the noise of a single run (2 to 3 % between runs of one server): the level is repeated."""
 CAP_SHARE: Final = 0.95
-"""Running requests at this share of the cap sit at it: gauges are read between a finish and the next start."""
+"""Running requests at this share of the cap, or one below it, sit at it: gauges are read between a finish and the next start."""
 KV_FULL: Final = 0.90
 """sglang stops admitting requests a little below a full cache."""
+KV_ADMISSION: Final = 0.60
+"""Usage at which a server that queues below its cap keeps room for what running requests may still generate (new_token_ratio is 0.7)."""
 POWER_FAR_BELOW: Final = 0.60
 """GPUs below this share of their power limit wait: decoding bound by memory reaches 60 to 75 %, prefill and compute 80 to 100 %."""
 POWER_NEAR: Final = 0.80
@@ -110,6 +112,11 @@ def next_cap(cap: float, most: float, kv_tokens: float | None, request_tokens: f
     return max(wanted, 1)
 
 
+def _at(running: float, cap: float) -> bool:
+    """Whether running requests sit at the cap."""
+    return running >= min(cap * CAP_SHARE, cap - 1)
+
+
 class _Cause:
     """What the levels at and beyond the knee show, looked at cause by cause."""
 
@@ -141,7 +148,8 @@ class _Cause:
         usage = _number(_server(self.last), "token_usage_max")
         kv_tokens = _number(self.server, "max_total_num_tokens")
         queued = max(queued or 0 for queued in self.queued)
-        if usage is not None and usage >= KV_FULL and not (cap and running >= cap * CAP_SHARE):
+        below = cap is not None and not _at(running, cap)
+        if usage is not None and (below or cap is None) and usage >= (KV_ADMISSION if below else KV_FULL):
             return (
                 "kv-cache-full",
                 f"the KV cache was {usage:.0%} full with {running:.0f} requests running and {queued:.0f} queued"
@@ -150,7 +158,7 @@ class _Cause:
             )
         if cap is None and len(seen) > 1 and seen[-1] <= max(seen[:-1]) * 1.05:
             cap = running
-        if cap is None or running < cap * CAP_SHARE:
+        if cap is None or not _at(running, cap):
             return None
         most = max(level["concurrency"] for level in self.beyond)
         wanted = next_cap(cap, most, kv_tokens, _number(self.server, "request_tokens"))

@@ -29,8 +29,12 @@ def own_truth():
 
 
 @pytest.fixture
-def smoke():
-    """Run against an address: (result, exit code)."""
+def smoke(monkeypatch):
+    """Run against an address: (result, exit code).
+
+    The client's watch over itself has tests of its own; on a machine that runs other tests too it would speak up at any time.
+    """
+    monkeypatch.setattr("gpunode.smoke_rules.client_bound", lambda _level: "")
 
     def run(url, *, allowed=None, limits=None, key=None, ca_file=None, **options):
         values = {"concurrency": (4,), "input_len": 16, "output_len": 10, "gpu": "no", "repeats": 0, "vocabulary": 5000, **options}

@@ -62,7 +62,7 @@ def test_several_processes_measure_as_one(truth, smoke):
     assert level["client"]["processes"] == 2
     assert (level["completed"], level["warmup_requests"], level["failed"]) == (30, 6, 0)
     assert level["counters_differ"] == 0
-    assert code in {0, 3}  # two interpreters and a server share two cores: the client may say that it is the bottleneck
+    assert code == 0
 
 
 def test_duration_instead_of_a_number(truth, smoke):
@@ -74,43 +74,21 @@ def test_duration_instead_of_a_number(truth, smoke):
 
 
 def test_every_request_is_written_where_it_is_wanted(truth, tmp_path):
-    truth.reset(ttft_ms=10, itl_ms=1)
-    raw, report, metrics = tmp_path / "r.jsonl", tmp_path / "r.html", tmp_path / "m.prom"
-    command = [
-        sys.executable,
-        ROOT / "tools/smoke_test.py",
-        "--url",
-        truth.url,
-        "--concurrency",
-        "2",
-        "--requests-per-level",
-        "16",
-        "--output-len",
-        "8",
-    ]
-    files = [
-        "--raw",
-        raw,
-        "--report",
-        report,
-        "--metrics",
-        metrics,
-        "--save-baseline",
-        tmp_path / "b.json",
-        "--output",
-        "json",
-        "--vocab-size",
-        "9000",
-    ]
+    truth.reset(ttft_ms=300, itl_ms=20)
+    raw, report, metrics, baseline = (tmp_path / name for name in ("r.jsonl", "r.html", "m.prom", "b.json"))
+    command = [sys.executable, ROOT / "tools/smoke_test.py", "--url", truth.url, "--concurrency", "8", "--requests-per-level", "16"]
+    command += ["--output-len", "8", "--vocab-size", "9000", "--output", "json"]
+    files = ["--raw", raw, "--report", report, "--metrics", metrics, "--save-baseline", baseline]
     done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    verdict = json.loads(done.stdout)["verdict"]
+    assert (verdict, done.returncode) in {("pass", 0), ("client-bound", 3)}, done.stderr  # the latter on a machine that is busy enough
     rows = [json.loads(line) for line in raw.read_text().splitlines()]
-    assert len(rows) == 18
-    assert sum(row["warmup"] for row in rows) == 2
+    assert len(rows) == 24
+    assert sum(row["warmup"] for row in rows) == 8
     assert json.loads(done.stdout)["schema"] == "gpunode.smoke/1"
-    assert 'gpunode_smoke_verdict{model="truth",simulated="false",verdict="pass"} 1' in metrics.read_text()
+    assert f'gpunode_smoke_verdict{{model="truth",simulated="false",verdict="{verdict}"}} 1' in metrics.read_text()
     assert "<svg" in report.read_text()
-    assert json.loads((tmp_path / "b.json").read_text())["levels"]["2"]["steady_total_tps"] > 0
+    assert baseline.exists() == (verdict == "pass")
 
 
 def test_ctrl_c_ends_in_a_valid_partial_report(truth):

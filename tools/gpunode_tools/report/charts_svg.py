@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 WIDTH: Final = 500
 HEIGHT: Final = 260
-LEFT, RIGHT, TOP, BOTTOM = 58, 14, 14, 42
+LEFT, RIGHT, TOP, BOTTOM = 58, 14, 24, 42
 CLASSES: Final = ("c0", "c1", "c2", "c3", "c4", "c5")
 STYLE: Final = Path(__file__).with_name("charts.css")
 
@@ -72,7 +72,7 @@ def chart(
     parts += [f'<text class="small" x="{at_x(x):.1f}" y="{bottom + 16}" text-anchor="middle">{_text(x)}</text>' for x in inside]
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}"/>')
     parts.append(f'<text class="small" x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 8}" text-anchor="middle">{escape(x_name)}</text>')
-    parts.append(f'<text class="small" x="4" y="{TOP - 3}">{escape(y_name)}</text>')
+    parts.append(f'<text class="small" x="4" y="{TOP - 12}">{escape(y_name)}</text>')
     if mark is not None and xs[0] <= mark[0] <= xs[-1]:
         x = at_x(mark[0])
         parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')

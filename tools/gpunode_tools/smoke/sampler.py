@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from gpunode_tools.smoke.server import Server
 
 PERIOD_S: Final = 0.5
+FIRST_S: Final = 0.15
+FIRST_SAMPLES: Final = 10
+"""A level can be over in a second: the first samples are taken closer to each other."""
 QUIET_S: Final = 30.0
 """The longest wait for a server to finish what an earlier level left."""
 
@@ -57,7 +60,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 class Sampler:
-    """Takes a sample every half second until it is told to stop."""
+    """Takes samples, soon every half second, until it is told to stop."""
 
     def __init__(self, target: Target, server: Server) -> None:
         self.target, self.server = target, server
@@ -100,7 +103,7 @@ class Sampler:
             sample = await self.once()
             if sample:
                 self.samples.append(sample)
-            await asyncio.sleep(PERIOD_S)
+            await asyncio.sleep(FIRST_S if len(self.samples) < FIRST_SAMPLES else PERIOD_S)
 
     async def stop(self) -> None:
         """End a level."""
