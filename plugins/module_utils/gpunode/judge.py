@@ -13,6 +13,7 @@ from .rules.driver import check_driver
 from .rules.fabric import check_fabric
 from .rules.flags import check_flags
 from .rules.isolation import check_isolation
+from .rules.known import check_known
 from .rules.measurement import check_measurement
 from .rules.pairs import check_pairs, failing, good
 from .rules.pcie import check_pcie
@@ -130,6 +131,7 @@ def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[
     findings += check_isolation(state, harm, good(state.pairs))
     findings += check_pcie(state, harm, known)
     findings += check_unread(state)
+    findings += check_known(state, findings)
     return Judgement(state, by_consequence(findings), baseline, changed)
 
 

@@ -89,13 +89,18 @@ class State:
         return None if devices is None else {device.bdf: device for device in devices}
 
     @cached_property
-    def kernel_log(self) -> KernelLog | None:
-        """The kernel log of this boot."""
+    def kernel_log_text(self) -> str:
+        """The kernel log of this boot as it was read; empty without one."""
         for line in KERNEL_LOGS:
             reading = self.host.command(line)
             if reading.ok and reading.text.strip():
-                return parse_kernel_log(reading.text)
-        return None
+                return reading.text
+        return ""
+
+    @cached_property
+    def kernel_log(self) -> KernelLog | None:
+        """The kernel log of this boot."""
+        return parse_kernel_log(self.kernel_log_text) if self.kernel_log_text else None
 
     @cached_property
     def dkms(self) -> list[DkmsEntry] | None:

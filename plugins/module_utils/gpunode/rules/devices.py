@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ..findings import ERROR, INFO, WARNING, Finding
 from ..parsers.driver_files import parse_majors, parse_registry
 from ..parsers.text import NotUnderstoodError
+from .known import known_xid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,13 +143,16 @@ def _xid(state: State) -> Iterator[Finding]:
         if severity == ERROR and bdf in works:
             severity, times = WARNING, f"{times} since boot; it works now"
         meaning = " (a program's fault, not the card's)" if number in _XID_APPLICATION else ""
+        said = f"Xid (PCI:{bdf[:-2]}): {number}, {texts[-1]}"
+        known = known_xid(said)
+        remedy = known.problem.remedy if known else "reset the GPU or reboot, and watch"
         yield Finding(
             "xid",
             severity,
             name,
-            f"Xid {number} on {name}{times}{meaning}",
-            f"kernel log: Xid (PCI:{bdf[:-2]}): {number}, {texts[-1]}",
-            "look at the program that ran" if severity == INFO else "gpunode diagnose names the remedy; reset the GPU or reboot, and watch",
+            f"Xid {number} on {name}{times}{meaning}" + (f". {known.problem.cause}" if known else ""),
+            f"kernel log: {said}",
+            f"nothing; by itself it asks for no action ({texts[-1]})" if number == _XID_RECOVERY and severity == INFO else remedy,
             "NVIDIA, 'XID Errors'",
         )
 
