@@ -70,7 +70,7 @@ def error_of(text: str) -> ApiError:
     said: list[str] = []
     errors: dict[str, str] = {}
     for line in text.splitlines():
-        if not line.strip() or line.startswith(("trying to acquire", "pvesh ", "USAGE:")) or line.strip() == "OK":
+        if not line.strip() or line.startswith(("trying to acquire", "USAGE:")) or "<api_path>" in line or line.strip() == "OK":
             continue
         head = re.match(r"(\d{3}) (\S.*)", line)
         item = re.match(r"([a-z][a-z0-9_-]*): (\S.*)", line)
