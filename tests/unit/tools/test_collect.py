@@ -340,6 +340,35 @@ def test_inventory_by_its_files(folder):
     assert inventory._by_files(folder, "gpu-node-09") is None
 
 
+def test_a_template_that_nobody_can_fill_in_is_named(folder):
+    with pytest.raises(UnreachableError, match=r"ansible_host of gpu-node-02 .* is a template .*\.venv"):
+        inventory._by_files(folder / "hosts.yml", "gpu-node-02")
+
+
+def test_ansibles_tags_are_read_and_what_is_no_yaml_is_named(folder):
+    place = folder / "host_vars/gpu-node-01.yml"
+    place.write_text("secret: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6162\nansible_user: !unsafe 'a{{b'\n")
+    with pytest.raises(UnreachableError, match="ansible_user of gpu-node-01"):
+        inventory._by_files(folder, "gpu-node-01")
+    place.write_text("secret: !vault |\n  $ANSIBLE_VAULT;1.1;AES256\n  6162\nother: '{{ lookup(1) }}'\n")
+    assert inventory._by_files(folder, "gpu-node-01")["ansible_host"] == "10.0.0.1"
+    place.write_text("a: [\n")
+    with pytest.raises(UnreachableError, match=r"gpu-node-01\.yml is no YAML"):
+        inventory._by_files(folder, "gpu-node-01")
+
+
+def test_secrets_are_not_asked_for_and_what_cannot_be_filled_in_is_told(folder):
+    (folder / "group_vars/gpu_nodes/vault.yml").unlink()
+    place = folder / "host_vars/gpu-node-02.yml"
+    place.write_text("ansible_host: \"{{ '10.0.0.' ~ 2 }}\"\nansible_become_password: \"{{ 'secret' }}\"\n")
+    found = inventory.host_variables("gpu-node-02", str(folder / "hosts.yml"))
+    assert found["ansible_host"] == "10.0.0.2"
+    assert "secret" not in str(found)
+    place.write_text('ansible_host: "{{ no_such_subnet }}.2"\n')
+    with pytest.raises(UnreachableError, match=r"address of gpu-node-02 .*no_such_subnet"):
+        inventory.host_variables("gpu-node-02", str(folder / "hosts.yml"))
+
+
 def test_inventory_by_ansible_with_templates(folder):
     (folder / "group_vars/gpu_nodes/vault.yml").unlink()
     found = inventory.host_variables("gpu-node-02", str(folder / "hosts.yml"))
@@ -369,6 +398,8 @@ def test_target_from_variables():
     )
     assert (target.address, target.user, target.port, target.become, target.identities) == ("10.0.0.1", "ops", 2222, True, ["/keys/a"])
     assert target.options == {"userknownhostsfile": "/k", "identitiesonly": "yes", "proxyjump": "jump@bastion:2200"}
+    flags = target_from_variables("n1", {"ansible_ssh_extra_args": "-i /keys/b -F /etc/ssh/node_config -l ops"})
+    assert flags.options == {"identityfile": "/keys/b", "configfile": "/etc/ssh/node_config", "user": "ops"}
     plain = target_from_variables("n1", {})
     assert (plain.address, plain.user, plain.port, plain.become) == ("n1", None, None, False)
     assert not target_from_variables("n1", {"ansible_user": "root", "ansible_become": "true"}).become

@@ -175,6 +175,27 @@ def test_configuration_of_ssh_is_read(target, keys, port, tmp_path):
     machine.close()
 
 
+def test_configuration_that_the_inventory_names(target, keys, port, tmp_path):
+    config = tmp_path / "named"
+    config.write_text(f"Host mynode\n  HostName 127.0.0.1\n  Port {port}\n  User root\n  IdentityFile {keys['file']}\n")
+    options = {"configfile": str(config), "userknownhostsfile": target.options["userknownhostsfile"]}
+    machine = SshMachine(Target("mynode", "mynode", options=options), "/nowhere")
+    assert machine.run(["true"])[0] == 0
+    machine.close()
+
+
+def test_proxy_command_of_the_inventory(target):
+    program = (
+        "import os,socket,sys,threading as t;s=socket.create_connection((sys.argv[1],int(sys.argv[2])));"
+        "r=lambda:[os.write(1,d) for d in iter(lambda:s.recv(65536),b'')];t.Thread(target=r,daemon=True).start();"
+        "[s.sendall(d) for d in iter(lambda:os.read(0,65536),b'')]"
+    )
+    target.options["proxycommand"] = f'{sys.executable} -c "{program}" %h %p'
+    machine = SshMachine(target, "/nowhere")
+    assert machine.run(["echo", "through"])[1] == "through\n"
+    machine.close()
+
+
 def test_jump_host(target, tmp_path):
     config = tmp_path / "config"
     config.write_text(f"Host *\n  IdentityFile {target.identities[0]}\n  UserKnownHostsFile {target.options['userknownhostsfile']}\n")

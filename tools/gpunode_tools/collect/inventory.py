@@ -14,6 +14,14 @@ from gpunode_tools.collect.errors import UnreachableError
 
 DEFAULT_INVENTORIES: Final = ("inventory/hosts.yml", "inventory/hosts.yaml")
 _DEADLINE_S: Final = 60.0
+_OF_SSH: Final = frozenset(
+    {
+        *("ansible_host", "ansible_ssh_host", "ansible_port", "ansible_ssh_port", "ansible_user", "ansible_ssh_user", "ansible_become"),
+        *("ansible_ssh_private_key_file", "ansible_private_key_file"),
+        *("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args"),
+    }
+)
+"""What a connection is made from; others may be secrets, or templates that only a play can fill in."""
 
 
 def host_variables(name: str, inventory: str | None) -> dict[str, Any]:
@@ -43,8 +51,8 @@ def _by_ansible(tool: str, path: str, name: str) -> dict[str, Any] | None:
     data = json.loads(done.stdout)
     if not isinstance(data, dict):
         return None
-    used = {key: value for key, value in data.items() if key.startswith("ansible_")}
-    return _templated(tool, path, name, used) if any("{{" in str(value) for value in used.values()) else data
+    used = {key: value for key, value in data.items() if key in _OF_SSH}
+    return _templated(tool, path, name, used) if any("{{" in str(value) or "{%" in str(value) for value in used.values()) else data
 
 
 def _templated(tool: str, path: str, name: str, variables: dict[str, Any]) -> dict[str, Any]:
@@ -56,16 +64,19 @@ def _templated(tool: str, path: str, name: str, variables: dict[str, Any]) -> di
     found = re.search(r"@([A-Za-z0-9+/=\s]+)@", done.stdout)
     if done.returncode != 0 or not found:
         said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        raise UnreachableError(f"the address of {name} in {path} could not be filled in: {said[-1] if said else done.returncode}")
+        why = next((line for line in said if "ERROR" in line), said[-1] if said else str(done.returncode))
+        raise UnreachableError(f"the address of {name} in {path} could not be filled in: {why}")
     filled: dict[str, Any] = json.loads(base64.b64decode(found[1]))
     return filled
 
 
 def _by_files(path: Path, name: str) -> dict[str, Any] | None:
-    """Read hosts.yml with the host_vars and group_vars beside it: enough for addresses, users and keys; no templates."""
-    import yaml
+    """Read hosts.yml with the host_vars and group_vars beside it: enough for addresses, users and keys.
 
-    tree = yaml.safe_load((path / "hosts.yml" if path.is_dir() else path).read_text(encoding="utf-8")) or {}
+    Raises UnreachableError for a template in what ssh needs: only Ansible can fill it in.
+    """
+    hosts = path / "hosts.yml" if path.is_dir() else path
+    tree = _yaml(hosts, hosts.read_text(encoding="utf-8")) or {}
     folder = path if path.is_dir() else path.parent
     chain: list[tuple[str, dict[str, Any]]] = []
 
@@ -84,17 +95,36 @@ def _by_files(path: Path, name: str) -> dict[str, Any] | None:
     for group, inline in chain:
         variables.update(inline)
         variables.update(_files(folder / "group_vars", group) if group else _files(folder / "host_vars", name))
+    for key, value in variables.items():
+        if key in _OF_SSH and ("{{" in str(value) or "{%" in str(value)):
+            raise UnreachableError(
+                f"{key} of {name} in {path} is a template ({value}), and Ansible is not installed beside this program to fill it in: "
+                f"run it from the project's .venv, or write the value into {folder / 'host_vars' / name}.yml"
+            )
     return variables
 
 
 def _files(folder: Path, name: str) -> dict[str, Any]:
-    import yaml
-
     variables: dict[str, Any] = {}
     places = [folder / f"{name}.yml", *sorted((folder / name).glob("*.yml"))]
     for place in places:
         text = place.read_text(encoding="utf-8") if place.is_file() else ""
         if text and not text.startswith("$ANSIBLE_VAULT"):
-            data = yaml.safe_load(text)
+            data = _yaml(place, text)
             variables.update(data if isinstance(data, dict) else {})
     return variables
+
+
+def _yaml(place: Path, text: str) -> Any:
+    """YAML as Ansible writes it; what is encrypted in it stays unread."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Knows Ansible's tags."""
+
+    for tag in ("!vault", "!unsafe"):
+        Loader.add_constructor(tag, lambda _loader, node: node.value if node.tag == "!unsafe" else None)
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - a safe loader that knows two more tags
+    except yaml.YAMLError as error:
+        raise UnreachableError(f"{place} is no YAML that can be read: {error}") from None

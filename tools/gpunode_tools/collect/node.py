@@ -27,11 +27,11 @@ def choose_container(data: dict[str, Any], machine: Machine, asked: int | None, 
         return None
     running = {vmid: count for vmid, count in having.items() if vmid in running_containers(machine)}
     if not running:
-        say(f"verify-p2p: container {', '.join(map(str, having))} has the GPUs but does not run; looking at the host alone")
+        say(f"container {', '.join(map(str, having))} has the GPUs but does not run; looking at the host alone")
         return None
     best = max(sorted(running), key=lambda vmid: running[vmid])
     if len(running) > 1:
-        say(f"verify-p2p: containers {', '.join(map(str, running))} have GPUs; taking {best} (--container chooses another)")
+        say(f"containers {', '.join(map(str, running))} have GPUs; taking {best} (--container chooses another)")
     return best
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S: Final = 15.0
 KEEPALIVE_S: Final = 10
+_FLAGS: Final = {"-J": "proxyjump", "-i": "identityfile", "-p": "port", "-l": "user", "-F": "configfile"}
+"""Flags of ssh that stand for an option (or for its file of options)."""
 _CHUNK: Final = 1 << 16
 
 
@@ -43,7 +45,7 @@ class SshMachine:
         self.target = target
         self._hops: list[paramiko.SSHClient] = []
         self.config = paramiko.SSHConfig()
-        if (path := Path(config_path).expanduser()).exists():
+        if (path := Path(target.options.get("configfile", config_path)).expanduser()).exists():
             with path.open(encoding="utf-8") as stream:
                 self.config.parse(stream)
         self.client = self._connect(target, None)
@@ -68,6 +70,8 @@ class SshMachine:
         if sock is None and (jump := str(settings.get("proxyjump", "none"))) != "none":
             sock = self._jump(jump, host, port)
         elif sock is None and (proxy := str(settings.get("proxycommand", "none"))) != "none":
+            for token, value in (("%h", host), ("%p", str(port)), ("%r", user), ("%n", target.address)):
+                proxy = proxy.replace(token, value)
             sock = paramiko.ProxyCommand(proxy)
         identities = target.identities or [str(Path(path).expanduser()) for path in _listed(settings.get("identityfile"))]
         try:
@@ -195,8 +199,8 @@ def target_from_variables(name: str, variables: dict[str, Any]) -> Target:
         elif flag.startswith("-o") and "=" in flag:
             option, _, setting = flag[2:].partition("=")
             options[option.lower()] = setting.strip('"')
-        elif flag == "-J":
-            options["proxyjump"] = value
+        elif flag in _FLAGS and value:
+            options[_FLAGS[flag]] = str(Path(value).expanduser()) if flag == "-i" else value
     return Target(
         name=name,
         address=str(variables.get("ansible_host") or variables.get("ansible_ssh_host") or name),
