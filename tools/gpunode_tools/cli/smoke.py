@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 if TYPE_CHECKING:
+    from gpunode_tools.collect.machines import Machine
     from gpunode_tools.smoke.level import Level, Target
     from gpunode_tools.smoke.run import Options, Run
 
@@ -148,6 +149,15 @@ def read_baseline(path: str | None, *, optional: bool) -> dict[str, Any] | None:
     show_default=True,
     help="Sample nvidia-smi; auto: when the server is here.",
 )
+@click.option(
+    "--container",
+    type=click.IntRange(min=100),
+    metavar="VMID",
+    help="Container whose journal is read when requests fail. Default: the one here that has the server's address.",
+)
+@click.option("--journal-unit", default="sglang.service", show_default=True, metavar="UNIT", help="The server's unit in that journal.")
+@click.option("--journal-host", metavar="NAME", help="Read that journal on this host over ssh; address and user from the inventory.")
+@click.option("--inventory", metavar="PATH", help="Inventory that knows --journal-host. Default: inventory/hosts.yml, if it is there.")
 @click.option("--node", metavar="NAME", help="Name of the node in results and baselines.")
 @click.option("--baseline", metavar="FILE", help="Compare with this baseline, or with a saved JSON result.")
 @click.option("--baseline-optional", is_flag=True, help="Go on where the baseline's file does not exist yet.")
@@ -237,8 +247,24 @@ def measure(options: dict[str, Any]) -> int:
         tolerance_pct=options["tolerance"],
         wrong_input=wrong,
     )
+    if wrong is None:
+        explain(result, target, options)
     write(result, run, options, code)
     return code
+
+
+def explain(result: dict[str, Any], target: Target, options: dict[str, Any]) -> None:
+    """Where requests failed: what the server's journal says, when it may be read."""
+    from gpunode_tools.collect.machines import LocalMachine
+    from gpunode_tools.smoke import journal
+
+    def far() -> Machine:
+        from gpunode_tools.cli.verify_p2p import connect
+
+        return connect(options["journal_host"], options["inventory"])
+
+    place = far if options["journal_host"] else LocalMachine
+    journal.explain(result, target.host, machine=place, container=options["container"], unit=options["journal_unit"])
 
 
 def options_of(options: dict[str, Any]) -> Options:

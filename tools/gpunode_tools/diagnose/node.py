@@ -32,22 +32,22 @@ def read_node(
         data["container"] = read_container(machine, vmid)
     span = [f"--since={since}"] if since else ["--boot"]
     journal = ["journalctl", "--no-pager", "--quiet", "--output=short-iso", *span]
-    kernel = _stream(diagnosis, machine, "kernel log", [*journal, "--dmesg"])
+    kernel = stream(diagnosis, machine, "kernel log", [*journal, "--dmesg"])
     if not kernel.lines:  # no journal of the kernel is kept: its buffer holds what has not been overwritten
-        kernel = _stream(diagnosis, machine, "kernel log", ["dmesg"])
+        kernel = stream(diagnosis, machine, "kernel log", ["dmesg"])
     found = [kernel]
     if vmid is None:
-        found.append(_stream(diagnosis, machine, f"journal of {unit}", [*journal, f"--unit={unit}"]))
+        found.append(stream(diagnosis, machine, f"journal of {unit}", [*journal, f"--unit={unit}"]))
     else:
         inside = ["pct", "exec", str(vmid), "--", *journal, f"--unit={unit}"]
-        found.append(_stream(diagnosis, machine, f"journal of {unit} in container {vmid}", inside))
+        found.append(stream(diagnosis, machine, f"journal of {unit} in container {vmid}", inside))
         units = [f"--unit={name}" for name in (f"pve-container@{vmid}", "pve-guests", "pve-ha-lrm", "nvidia-persistenced")]
-        found.append(_stream(diagnosis, machine, "journal of the node's container services", [*journal, *units], required=False))
+        found.append(stream(diagnosis, machine, "journal of the node's container services", [*journal, *units], required=False))
     found += read_snapshot(diagnosis, data, skip=frozenset({"dmesg"}))
     return found
 
 
-def _stream(diagnosis: Diagnosis, machine: Machine, name: str, argv: list[str], *, required: bool = True) -> Source:
+def stream(diagnosis: Diagnosis, machine: Machine, name: str, argv: list[str], *, required: bool = True) -> Source:
     """Search a command's output as it comes; why it could not be read stands in the source's ``error``."""
     try:
         session = machine.session(argv)
