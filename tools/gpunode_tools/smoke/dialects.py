@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import orjson
@@ -35,7 +36,7 @@ DEFAULT_VOCABULARY: Final = 32_000
 FIRST_ID: Final = 1_000
 # Ids in front of each prompt that no other prompt has, so that not even one block of a prefix cache is shared.
 UNIQUE_IDS: Final = 4
-POOL: Final = 1 << 15
+POOL: Final = 1 << 12
 """Random ids that are drawn once; prompts are cut from them at random places behind their unique ids."""
 WORDS: Final = (
     "node",
@@ -88,10 +89,9 @@ class Prompts:
         self._alphabet: Sequence[int] = shape.alphabet or range(low, max(low + 1, shape.vocabulary))
         self._span = len(self._alphabet)
         pool = self._random.choices(self._alphabet, k=POOL + shape.input_len)
-        self._pool = b",".join(b"%d" % token for token in pool)
-        self._offsets = [0]
-        for token in pool:
-            self._offsets.append(self._offsets[-1] + len(b"%d" % token) + 1)
+        texts = [b"%d" % token for token in pool]
+        self._pool = b",".join(texts)
+        self._offsets = list(accumulate((len(text) + 1 for text in texts), initial=0))
         shared = [
             self._alphabet[(index * 7919) % self._span] for index in range(min(shape.shared_prefix, max(0, shape.input_len - UNIQUE_IDS)))
         ]

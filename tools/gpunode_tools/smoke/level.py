@@ -140,6 +140,7 @@ class Level:
         self.data.base = self.base
         self.buckets = [0] * (BUCKETS_AHEAD_S * BUCKETS_PER_S)
         self.gaps = self.data.gaps
+        self.suffixes: dict[tuple[bytes, int], list[bytes]] = {}
         self.warm_gaps: array.array[float] = array.array("f")
         self.coalesced = 0
         self.simulated = False
@@ -394,6 +395,8 @@ class Level:
                         slot.fail("request-timeout", f"not complete after {plan.request_s:.0f} s ({slot.tokens} of {slot.wanted} tokens)")
                     else:
                         slot.fail("no-first-token", f"no token within {plan.request_s:.0f} s")
+                elif slot.events > slot.limit:
+                    slot.fail("runaway", f"{slot.tokens} tokens in {slot.events} events came where {slot.wanted} were asked for")
                 elif slot.first and now - slot.last > plan.stall_s:
                     kind = "no-end-of-stream" if slot.finish or slot.done_mark else "stalled"
                     slot.fail(kind, f"silent for {plan.stall_s:.0f} s after {slot.tokens} of {slot.wanted} tokens")

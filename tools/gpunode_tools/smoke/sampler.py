@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from gpunode_tools.smoke.server import Server
 
 PERIOD_S: Final = 0.5
-FIRST_S: Final = 0.15
-FIRST_SAMPLES: Final = 10
+FIRST_S: Final = 0.2
+FIRST_SAMPLES: Final = 4
 """A level can be over in a second: the first samples are taken closer to each other."""
 QUIET_S: Final = 30.0
 """The longest wait for a server to finish what an earlier level left."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from gpunode_tools.smoke.level import BUCKETS_PER_S
@@ -113,8 +114,8 @@ def level(parts: list[Data], concurrency: int) -> dict[str, Any]:
     ratio = inputs / outputs if outputs else 0.0
     whole = merged.tokens_between(merged.started, merged.ended) / duration if duration > 0 and completed else None
     calm = merged.tokens_between(merged.started, merged.dry) / steady if steady > 0 and completed else None
-    gaps = sorted(gap / merged.scale for part in parts for gap in part.gaps)
-    itl = summary_ms(gaps)
+    gaps = chain.from_iterable(part.gaps for part in parts)
+    itl = summary_ms(gaps if merged.scale == 1 else (gap / merged.scale for gap in gaps))
     late = sorted(value for part in parts for value in part.late_ms)
     events = merged.total("events")
     errors: Counter[str] = Counter()
@@ -134,6 +135,7 @@ def level(parts: list[Data], concurrency: int) -> dict[str, Any]:
         "natural_stops": merged.total("early"),
         "duration_s": round(duration, 3),
         "steady": {"start_s": 0.0, "end_s": round(steady, 3), "share": round(steady / duration, 4) if duration > 0 else 0.0},
+        "clock": {"started_s": round(merged.started, 6), "dry_s": round(merged.dry, 6), "ended_s": round(merged.ended, 6)},
         "total_tps": _rounded(whole, 1 + ratio),
         "input_tps": _rounded(whole, ratio),
         "output_tps": _rounded(whole, 1),

@@ -17,6 +17,10 @@ BODY_LIMIT: Final = 4096
 """Bytes kept of an answer that is no stream: enough for its message."""
 USAGE: Final = re.compile(rb'"total_tokens": ?(\d+), ?"completion_tokens": ?(\d+)')
 MARKERS: Final = {"completions": b'"text":"', "chat": b'"content":"', "generate": b""}
+HEX: Final = {(b"%x" if small else b"%X") % size: size for size in range(8192) for small in (True, False)}
+"""Sizes of chunks as servers write them; larger ones take the long way."""
+SUFFIXES: Final = 4096
+"""Tokens of an answer up to which the ends of events are made beforehand (half a megabyte)."""
 RUNAWAY: Final = 1.5
 """A stream that has sent this many times the events that were asked for as tokens is cut off."""
 
@@ -50,7 +54,6 @@ class Slot(asyncio.Protocol):
     # Slots and no dictionary: at 50,000 reads a second on one core, locality is what costs.
     __slots__ = (
         "base",
-        "booked",
         "buckets",
         "busy",
         "complete",
@@ -63,7 +66,9 @@ class Slot(asyncio.Protocol):
         "first",
         "gaps",
         "keep",
+        "known",
         "last",
+        "learnt",
         "level",
         "limit",
         "marker",
@@ -73,13 +78,12 @@ class Slot(asyncio.Protocol):
         "partial",
         "prefix",
         "problem",
-        "prompt",
         "read",
         "retry_after",
         "sent",
         "status",
         "streaming",
-        "suffix",
+        "suffixes",
         "tokens",
         "transport",
         "usage",
@@ -99,7 +103,7 @@ class Slot(asyncio.Protocol):
 
     def _clear(self) -> None:
         self.sent = self.first = self.last = 0.0
-        self.wanted = self.tokens = self.events = self.prompt = 0
+        self.wanted = self.tokens = self.events = 0
         self.usage = -1
         self.finish: str | None = None
         self.done_mark = self.streaming = self.complete = self.counted = False
@@ -110,8 +114,9 @@ class Slot(asyncio.Protocol):
         self.status = 0
         self.content_type = b""
         self.retry_after = 0.0
-        self.booked = self.limit = self.cut = 0
-        self.prefix = self.suffix = b""
+        self.limit = self.cut = self.known = 0
+        self.prefix = self.learnt = b""
+        self.suffixes: list[bytes] = []
 
     # ---- a request ----
     def send(self, head: bytes, body: bytes, wanted: int, *, warm: bool) -> None:
@@ -155,14 +160,36 @@ class Slot(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         now = monotonic()
+        tokens = self.tokens + 1
+        if tokens < self.known:
+            # One chunk with one event that differs from the one before in its text and in one more token: most reads of a stream are that,
+            # and need no parser. A whole chunk more leaves the parser where it was: between two chunks.
+            suffix = self.suffixes[tokens]
+            if data.endswith(suffix):
+                start = data.find(b"\r\n", 1, 8) + 2
+                cut, end = start + self.cut, len(data) - len(suffix)
+                if (
+                    data.startswith(self.prefix, start)
+                    and cut <= end
+                    and data.find(b'"', cut, end) < 0
+                    and data.find(b"\\", cut, end) < 0
+                    and HEX.get(data[: start - 2]) == len(data) - start - 2
+                ):
+                    self.tokens = tokens
+                    self.events += 1
+                    self.buckets[int((now - self.base) * 100)] += 1
+                    self.gaps.append(now - self.last)
+                    self.last = now
+                    return
+            self.known = 0  # something else: read it properly, and learn anew
+        tokens -= 1
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserError as error:
             self.problem, self.message = self.problem or "malformed-event", self.message or f"not HTTP: {error}"
-        fresh = self.tokens - self.booked
+        fresh = self.tokens - tokens
         if fresh > 0:
             # All tokens of one read arrived together: the gap before them is shared out.
-            self.booked += fresh
             self.buckets[int((now - self.base) * 100)] += fresh
             if not self.first:
                 self.first = now
@@ -172,11 +199,17 @@ class Slot(asyncio.Protocol):
                 self.gaps.extend([(now - self.last) / fresh] * fresh)
                 self.level.coalesced += max(0, data.count(b"data: {") - 1)
             self.last = now
-            if self.events > self.limit and not self.problem:
-                self.problem, self.message = (
-                    "runaway",
-                    f"{self.tokens} tokens in {self.events} events came where {self.wanted} were asked for",
-                )
+        if self.learnt:
+            # Only where this read held that event's chunk and nothing else, the parser now stands between two chunks.
+            if (
+                self.marker
+                and self.first
+                and not self.problem
+                and data.endswith(self.learnt + b"\r\n")
+                and len(data) - len(self.learnt) <= 8
+            ):
+                self._learn(self.learnt)
+            self.learnt = b""
         if self.problem:
             self.fail(self.problem, self.message)
         elif self.complete:
@@ -204,17 +237,6 @@ class Slot(asyncio.Protocol):
         self.streaming = self.status == 200 and self.content_type.startswith(b"text/event-stream")
 
     def on_body(self, body: bytes) -> None:
-        # An event that differs from the one before in its text and in one more token needs no parser: most of a stream.
-        if self.suffix and body.startswith(self.prefix):
-            end = body.find(b'"', self.cut)
-            tokens = self.tokens + 1
-            if (
-                body[end:] == (self.suffix % (self.prompt + tokens, tokens) if self.counted else self.suffix)
-                and body.find(b"\\", self.cut, end) < 0
-            ):
-                self.tokens = tokens
-                self.events += 1
-                return
         if not self.streaming:
             if len(self.partial) < BODY_LIMIT:
                 self.partial += body
@@ -229,8 +251,7 @@ class Slot(asyncio.Protocol):
             except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
                 self._malformed(body, error)
                 return
-            if not self.suffix and self.events == events + 1 and self.marker:
-                self._learn(body)
+            self.learnt = body if self.events == events + 1 else b""
             return
         self._slow(body)
 
@@ -245,9 +266,18 @@ class Slot(asyncio.Protocol):
             match = USAGE.search(tail)
             if match is None or int(match[2]) != self.tokens:
                 return
-            self.prompt = int(match[1]) - self.tokens
+            prompt = int(match[1]) - self.tokens
             tail = tail[: match.start(1)] + b"%d" + tail[match.end(1) : match.start(2)] + b"%d" + tail[match.end(2) :]
-        self.prefix, self.cut, self.suffix = body[:cut], cut, tail
+        else:
+            prompt = 0
+        # What follows the text is the same in every stream, but for the counts: made once for the whole level.
+        suffixes = self.level.suffixes.get((tail, prompt))
+        if suffixes is None:
+            numbers = range(min(self.limit, SUFFIXES))
+            line = tail + b"\r\n"
+            suffixes = [line % (prompt + number, number) for number in numbers] if self.counted else [line] * len(numbers)
+            self.level.suffixes[tail, prompt] = suffixes
+        self.prefix, self.cut, self.suffixes, self.known = body[:cut], cut, suffixes, len(suffixes)
 
     def _slow(self, body: bytes) -> None:
         """Anything else: several events, parts of one, comments, other line ends."""
