@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpunode.problems import Context, Diagnosis, Problem, Range, Sign, diagnosis, match
+from gpunode.problems import CATALOGUE, Context, Diagnosis, Problem, Range, Sign, diagnosis, match
 from gpunode.problems import block as blocks
 from gpunode.problems import scan as scanning
+from gpunode.problems.judge import match_lines
 from gpunode.problems.lines import clock, message
 
 XID = "[ 8123.441100] NVRM: Xid (PCI:0000:c1:00): 79, pid=4411, name=python3, GPU has fallen off the bus."
@@ -189,3 +191,38 @@ def test_clocks() -> None:
     assert clock("Jan 29 19:10:10 host kernel: x")[0] == "yearless"
     assert clock("Feb 31 19:10:10 host x")[0] == "yearless"
     assert clock("words") == ("", 0.0)
+
+
+MMU_FAULT = "NVRM: Xid (PCI:0000:41:00): 31, pid={0}, Ch {0:08x}, intr 0. MMU Fault: ENGINE GRAPHICS @ 0x{0:x}"
+
+
+def flood(number: int) -> list[str]:
+    return [f"[{index}.000001] " + MMU_FAULT.format(index * 7919) for index in range(number)]
+
+
+def test_one_line_of_another_kind_is_found_in_a_flood() -> None:
+    lines = flood(4000)
+    lines[3100] = "[3100.5] NVRM: Xid (PCI:0000:c1:00): 79, pid=1, GPU has fallen off the bus."
+    found = {problem.id: problem for problem in match(lines)}
+    assert found["xid-fallen-off-bus"].evidence[0].line == 3101
+    assert found["xid-application"].count >= scanning.FLOOD
+
+
+def test_a_flood_does_not_try_every_pattern_on_every_line(monkeypatch) -> None:
+    tried = []
+    plain = blocks.Block.match
+    monkeypatch.setattr(blocks.Block, "match", lambda block, *place: tried.append(1) or plain(block, *place))
+    match(flood(1000))
+    few = len(tried)
+    tried.clear()
+    match(flood(4000))
+    assert len(tried) < 2 * few  # four times the lines; without telling shapes apart nearly four times the tries
+
+
+def test_what_stands_near_still_decides_late_in_a_flood() -> None:
+    sign = Sign("server fell silent", near=("detector spoke",), within=3)
+    entry = dataclasses.replace(CATALOGUE[0], id="late", signs=(sign,), explains=(), refines=(), affects=(), archs=())
+    lines = [f"[{index}.1] server fell silent after {index * 7919} requests" for index in range(3000)]
+    assert match_lines((entry,), lines) == []
+    lines += [line for index in range(20) for line in (*lines[:10], f"[{index}.2] detector spoke")]
+    assert [found.id for found in match_lines((entry,), lines)] == ["late"]

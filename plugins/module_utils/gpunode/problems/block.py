@@ -32,6 +32,10 @@ _WORDS: Final = bytes(
     for code in range(256)
 )
 _ANSI: Final = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\\u001b\[[0-9;?]*[A-Za-z]|\\x1b\[[0-9;?]*[A-Za-z]|\\[nrt](?=.)")
+_NUMBER: Final = re.compile(
+    r"0x[\da-fA-F]+|(?<![\da-zA-Z])(?=[a-fA-F]*\d)[\da-fA-F]{4,}(?![a-zA-Z])|(?<=[A-Z])\d{1,2}(?![\da-zA-Z])|(?<=\d_)\d{1,2}(?!\d)"
+)
+"""Addresses, process numbers, ranks (TP3) and parts of the GPU (GPC5, T1_11). An Xid's code, which tells, stands alone and is shorter."""
 
 Found = tuple[int, list[Evidence], dict[str, str]]
 """A match: the number of its first line, the proof, the named groups."""
@@ -55,6 +59,7 @@ class Block:
         self._ends: list[int] | None = None
         self._numbers: list[int] | None = None
         self._messages: dict[int, tuple[str, bool]] = {}
+        self._shapes: dict[int, tuple[str, str]] = {}
         self._joined: tuple[int, int, str, list[str], list[int]] | None = None
 
     @property
@@ -89,6 +94,17 @@ class Block:
             if (at == 0 or self.lower[at - 1] == 0x20) and (after >= len(self.lower) or self.lower[after] == 0x20):
                 yield at
             at = self.lower.find(word, after, until)
+
+    def shape(self, position: int) -> tuple[str, str]:
+        """The message at a place without what differs from line to line of a flood, and the next line where it goes on with the message."""
+        here = bisect_right(self.ends, position - 1)
+        held = self._shapes.get(here)
+        if held is None:
+            after, prefixed = self._message(here + 1, self._line(here + 1)[0]) if here < len(self.ends) else ("", True)
+            held = _NUMBER.sub("#", self._message(here, position)[0]), "" if prefixed else _NUMBER.sub("#", after)
+            if held[0] and self._line(here)[1] - self._line(here)[0] <= LONGEST_LINE:
+                self._shapes[here] = held
+        return held
 
     def match(self, position: int, alternative: Alternative) -> Found | None:
         """The message around a place, when the pattern matches it there.

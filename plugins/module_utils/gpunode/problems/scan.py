@@ -27,6 +27,13 @@ KEPT: Final = 4
 FLOOD: Final = 200
 """After so many occurrences a sign is looked for once per block: its count is then a lower bound."""
 
+BUSY: Final = 64
+"""Places of one word in a block from which lines are told apart by their shape: in a flood they differ in addresses and numbers alone."""
+SAMPLES: Final = 4
+"""Lines of one shape on which every pattern is tried; on further ones only those that matched."""
+SAMPLED: Final = 16
+"""Of a flood of one shape every line up to ``FLOOD`` is tried, then one of so many: what surrounds them may still decide."""
+
 
 @dataclass
 class Occurrence:
@@ -57,6 +64,14 @@ class Wanted:
     not_near: tuple[str, ...] = ()
     within: int = 60
     fact: bool = False
+
+
+@dataclass
+class _Shape:
+    """Lines of one shape in a block: how many, and what matched the first of them."""
+
+    count: int = 0
+    matching: list[tuple[Alternative, Wanted]] = field(default_factory=list)
 
 
 class Index:
@@ -125,35 +140,46 @@ class Scanner:
                 continue
             facts = [pair for pair in tried if pair[1].fact]
             problems = [pair for pair in tried if not pair[1].fact]
+            shapes: dict[tuple[str, str], _Shape] = {}
             for count, position in enumerate(block.places(anchor, self._searched, until)):
                 if count == GLANCES and not problems:
                     break
-                for alternative, item in problems if count >= GLANCES else (*problems, *facts):
-                    self._try(block, position, alternative, item)
+                if count < BUSY:
+                    for alternative, item in problems if count >= GLANCES else (*problems, *facts):
+                        self._try(block, position, alternative, item)
+                    continue
+                shape = shapes.setdefault(block.shape(position), _Shape())
+                shape.count += 1
+                if shape.count <= SAMPLES:
+                    shape.matching += [pair for pair in problems if self._try(block, position, *pair) and pair not in shape.matching]
+                elif shape.count <= FLOOD or shape.count % SAMPLED == 0:
+                    for alternative, item in shape.matching:
+                        self._try(block, position, alternative, item)
         keep = self._buffer.rfind(b"\n", 0, max(0, until - REACH)) + 1
         self._first_line += self._buffer.count(b"\n", 0, keep)
         self._buffer = self._buffer[keep:]
         self._searched = until - keep
 
-    def _try(self, block: Block, position: int, alternative: Alternative, item: Wanted) -> None:
+    def _try(self, block: Block, position: int, alternative: Alternative, item: Wanted) -> bool:
+        """Count the pattern here when it matches; whether it does, or has been counted too often to be tried."""
         seen = self.seen.get(item.key)
         here = seen is not None and seen.last_source == self.source
         if seen is not None and here and seen.count >= FLOOD and seen.last_line >= block.first_searched_line:
-            return
+            return True
         found = block.match(position, alternative)
         if found is None:
-            return
+            return False
         first_line, evidence, groups = found
         if seen is not None and here and first_line <= seen.last_line:
-            return
+            return True
         for text in item.not_near:
             if block.neighbour(position, text, item.within) is not None:
-                return
+                return True
         proof = evidence
         for text in item.near:
             neighbour = block.neighbour(position, text, item.within)
             if neighbour is None:
-                return
+                return True
             if all(place.line != neighbour[0] for place in proof):
                 proof = [*proof, *neighbour[1]]
             groups = {**neighbour[2], **groups}
@@ -167,3 +193,4 @@ class Scanner:
             seen.kept.append(occurrence)
         else:
             seen.last = occurrence
+        return True
