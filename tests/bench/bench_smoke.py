@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The load generator against a server whose truth is known, beside a client in C, aiohttp and others' clients, in the same run.
 
-    tests/bench/bench_smoke.py [--rounds 3] [--repeat 1] [--aiohttp PYTHON] [--rungs 64x20,512x100]
+    tests/bench/bench_smoke.py [--rounds 3] [--repeat 1] [--aiohttp PYTHON] [--rungs 64x20,512x100] [--strict]
 
 One core for the server and one for the client (with real-time priority where that is allowed, so that other work on the machine does not
-count). aiohttp: an interpreter that has it; without, a virtual environment is made for the run. Exits 1 when a limit is missed.
+count). aiohttp: an interpreter that has it; without, a virtual environment is made for the run. With --strict it exits 1 when a limit is missed.
 """
 
 from __future__ import annotations
@@ -179,6 +179,7 @@ def main() -> int:
     parser.add_argument("--aiohttp")
     parser.add_argument("--rungs", default=RUNGS)
     parser.add_argument("--json", dest="json_file")
+    parser.add_argument("--strict", action="store_true")
     options = parser.parse_args()
     bench = Bench(options)
     try:
@@ -193,7 +194,7 @@ def main() -> int:
     for missed in bench.missed:
         print(f"missed: {missed}")
     print(f"load average {os.getloadavg()[0]:.1f}")
-    return 1 if bench.missed else 0
+    return 1 if bench.missed and options.strict else 0
 
 
 if __name__ == "__main__":
