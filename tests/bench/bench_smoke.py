@@ -4,7 +4,7 @@
     tests/bench/bench_smoke.py [--rounds 3] [--repeat 1] [--aiohttp PYTHON] [--rungs 64x20,512x100] [--strict]
 
 One core for the server and one for the client (with real-time priority where that is allowed, so that other work on the machine does not
-count). aiohttp: an interpreter that has it; without, a virtual environment is made for the run. With --strict it exits 1 when a limit is missed.
+count). aiohttp: an interpreter that has it; without, a virtual environment is made for the run. With --strict a limit missed is exit 1.
 """
 
 from __future__ import annotations

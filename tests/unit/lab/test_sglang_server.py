@@ -185,6 +185,18 @@ def test_a_slower_server_fails_against_its_baseline(release):
     assert "regression" in {finding["id"] for finding in result["findings"]}
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("factor", "fails"), [(1 / 0.85, True), (1 / 0.97, False)])
+def test_a_loss_of_15_per_cent_fails_and_3_does_not_in_20_of_20_repeats(release, factor, fails):
+    release.set(time_scale=4)
+    url = release.serve()
+    options = {"input_len": 16, "output_len": 24, "requests_per_level": 32}
+    before = smoke_baseline.make(measure(url, **options)[0])
+    release.set(time_scale=4, faults={"slow": factor})
+    codes = [measure(url, baseline=before, **options)[1] for _ in range(20)]
+    assert codes == [1 if fails else 0] * 20
+
+
 def test_certificates_are_verified(release, tmp_path):
     if shutil.which("openssl") is None:
         pytest.skip("no openssl")

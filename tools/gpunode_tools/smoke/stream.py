@@ -17,7 +17,7 @@ BODY_LIMIT: Final = 4096
 """Bytes kept of an answer that is no stream: enough for its message."""
 USAGE: Final = re.compile(rb'"total_tokens": ?(\d+), ?"completion_tokens": ?(\d+)')
 MARKERS: Final = {"completions": b'"text":"', "chat": b'"content":"', "generate": b""}
-HEX: Final = {(b"%x" if small else b"%X") % size: size for size in range(8192) for small in (True, False)}
+HEX: Final = {(b"%x" if small else b"%X") % size: size for size in range(2048) for small in (True, False)}
 """Sizes of chunks as servers write them; larger ones take the long way."""
 SUFFIXES: Final = 4096
 """Tokens of an answer up to which the ends of events are made beforehand (half a megabyte)."""
