@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 import subprocess
@@ -294,7 +295,17 @@ def clear() -> None:
         kernel.render(now)
 
 
-FAULTS: dict[str, Callable[[list[str]], object]] = {
+def _of_words(fault: Callable[[list[str]], object]) -> Callable[..., object]:
+    """A fault called with the command line's words one by one, as `lab fault` does, or with their list."""
+
+    @functools.wraps(fault)
+    def call(*words: str | list[str]) -> object:
+        return fault([word for part in words for word in ([part] if isinstance(part, str) else part)])
+
+    return call
+
+
+_BY_NAME: dict[str, Callable[[list[str]], object]] = {
     "gpu-off-bus": gpu_off_bus,
     "gpu-vfio": gpu_vfio,
     "nouveau": nouveau,
@@ -315,3 +326,4 @@ FAULTS: dict[str, Callable[[list[str]], object]] = {
     "p2p": p2p,
     "cuda-init": cuda_init,
 }
+FAULTS: dict[str, Callable[..., object]] = {name: _of_words(fault) for name, fault in _BY_NAME.items()}

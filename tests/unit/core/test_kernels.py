@@ -116,7 +116,7 @@ def test_candidate(text: str, candidate: str) -> None:
 
 
 def whole(release: str = NEW) -> dict:
-    module = {"version": "580.159.04", "vermagic": f"{release} SMP preempt mod_unload", "filename": f"/lib/modules/{release}/x.ko", "parm": []}
+    module = {"version": "580.159.04", "vermagic": f"{release} SMP preempt", "filename": f"/lib/modules/{release}/x.ko", "parm": []}
     return {
         "release": release,
         "image": True,
@@ -170,7 +170,7 @@ def test_secure_boot_wants_signatures() -> None:
 
 
 def test_modinfo() -> None:
-    text = "filename:       /lib/modules/x/nvidia-uvm.ko\nparm:           uvm_disable_hmm:Force-disable HMM (bool)\nparm:   uvm_b:x\nsigner:   key\n"
+    text = "filename: /lib/modules/x/nvidia-uvm.ko\nparm:     uvm_disable_hmm:Force-disable HMM (bool)\nparm:   uvm_b:x\nsigner: key\n"
     found = kernels.parse_modinfo(text)
     assert found["parm"] == ["uvm_disable_hmm", "uvm_b"]
     assert found["signer"] == "key"

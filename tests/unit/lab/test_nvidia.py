@@ -426,3 +426,13 @@ def test_numa_nodes_agree_with_the_gpus(nvidia, tmp_path):
     numa.build(tmp_path / "node")
     assert {gpu["cpulist"] for gpu in model.gpus()} == {(tmp_path / f"node/node{n}/cpulist").read_text().strip() for n in (0, 1)}
     assert numa.mask("0-3,33", 64) == "00000002,0000000f"
+
+
+def test_faults_take_the_words_of_the_command_line(nvidia):
+    faults = nvidia.module("faults")
+    faults.FAULTS["dkms-fails"]("7.0.16-2-pve", "7.0.14-14-pve")
+    assert faults._DKMS_FILE.read_text() == "LAB_TOO_NEW := 7.0.16-2-pve 7.0.14-14-pve\n"
+    faults.FAULTS["dkms-fails"](["7.0.16-2-pve"])
+    assert faults._DKMS_FILE.read_text() == "LAB_TOO_NEW := 7.0.16-2-pve\n"
+    faults.FAULTS["dkms-fails"]()
+    assert faults._DKMS_FILE.read_text() == "LAB_TOO_NEW := %\n"
