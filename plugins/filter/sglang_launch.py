@@ -10,6 +10,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "module_utils"))
 
 from ansible.errors import AnsibleFilterError
 
+from gpunode.checkpoint.fit import findings as fit_findings
+from gpunode.checkpoint.fit import fit
+from gpunode.checkpoint.shape import Shape
 from gpunode.findings import ERROR, by_consequence, verdict
 from gpunode.sglang.flags import UnknownVersionError
 from gpunode.sglang.launch_check import check_launch
@@ -54,8 +57,35 @@ def sglang_check_launch(
     }
 
 
+def checkpoint_fit(checkpoint: Mapping[str, Any], flags: Mapping[str, Any], gpu_memory_mib: Any) -> dict[str, Any]:
+    """Whether what hf_checkpoint found fits with these flags: the figures, and the errors and warnings as one text each.
+
+    Without the GPU's memory or the model's shape nothing can be said: no error, and ``fits`` is None.
+    """
+    if not str(gpu_memory_mib).strip().isdecimal() or not checkpoint.get("shape"):
+        return {"fits": None, "errors": [], "warnings": []}
+    plain = {str(name).lstrip("-"): value for name, value in flags.items()}
+    figures = fit(
+        Shape(**checkpoint["shape"]),
+        int(checkpoint["size_bytes"]),
+        gpu_memory_mib=int(gpu_memory_mib),
+        tp=int(plain.get("tp-size") or 1),
+        pp=int(plain.get("pp-size") or 1),
+        kv_dtype=str(plain.get("kv-cache-dtype") or "auto"),
+        mem_fraction=float(plain.get("mem-fraction-static") or 0.9),
+        context=int(plain.get("context-length") or 0),
+        requests=int(plain.get("max-running-requests") or 0),
+    )
+    told = [(finding.severity, f"{finding.summary} {finding.evidence}. {finding.remedy}".strip()) for finding in fit_findings(figures)]
+    return {
+        **figures.to_dict(),
+        "errors": [text for severity, text in told if severity == ERROR],
+        "warnings": [text for severity, text in told if severity == "warning"],
+    }
+
+
 class FilterModule:
     """Ansible's filter interface."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"sglang_profile": sglang_profile, "sglang_check_launch": sglang_check_launch}
+        return {"sglang_profile": sglang_profile, "sglang_check_launch": sglang_check_launch, "checkpoint_fit": checkpoint_fit}

@@ -22,6 +22,10 @@ options:
     description: Branch, tag or commit; empty takes refs/main, or the only snapshot.
     type: str
     default: ""
+  hashes:
+    description: Also read every file and compare it with the hash that the hub names it by; minutes for hundreds of GB.
+    type: bool
+    default: false
 attributes:
   check_mode:
     support: full
@@ -62,6 +66,10 @@ size_bytes:
   description: Bytes of weights.
   type: int
   returned: always
+shape:
+  description: Layers, experts, quantisation, context and MTP weights, by config.json and the headers; empty where unreadable.
+  type: dict
+  returned: always
 """
 
 import os
@@ -69,7 +77,9 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.gpunode.checkpoint.complete import check
+from ansible.module_utils.gpunode.checkpoint.hashes import verify_hashes
 from ansible.module_utils.gpunode.checkpoint.locate import AmbiguousRevisionError, cache_roots, locate
+from ansible.module_utils.gpunode.checkpoint.shape import read_shape
 
 
 def main() -> None:
@@ -79,6 +89,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "roots": {"type": "list", "elements": "path", "default": []},
             "revision": {"type": "str", "default": ""},
+            "hashes": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -88,17 +99,25 @@ def main() -> None:
     except AmbiguousRevisionError as error:
         module.fail_json(msg=str(error))
     if location is None:
-        module.exit_json(changed=False, found=False, path="", revision="", complete=False, problems=[], shards=0, size_bytes=0)
+        module.exit_json(changed=False, found=False, path="", revision="", complete=False, problems=[], shards=0, size_bytes=0, shape={})
     result = check(location.path)
+    problems = list(result.problems)
+    if module.params["hashes"] and result.complete:
+        problems += verify_hashes(location.path)[1]
+    try:
+        shape = read_shape(location.path).to_dict()
+    except ValueError:
+        shape = {}
     module.exit_json(
         changed=False,
         found=True,
         path=str(location.path),
         revision=location.revision,
-        complete=result.complete,
-        problems=list(result.problems),
+        complete=not problems,
+        problems=problems,
         shards=result.shards,
         size_bytes=result.size_bytes,
+        shape=shape,
     )
 
 

@@ -109,8 +109,9 @@ def check(path: Path) -> Completeness:
 
 
 def _incomplete(path: Path) -> list[Path]:
+    """Half-downloaded files; what a killed download left beside a blob that came whole later is no fault."""
     found = list(path.glob("*.incomplete"))
     blobs = path.parent.parent / "blobs"
     if path.parent.name == "snapshots" and blobs.is_dir():
-        found.extend(blobs.glob("*.incomplete"))
+        found.extend(file for file in blobs.glob("*.incomplete") if not (blobs / file.name.partition(".")[0]).exists())
     return sorted(found)

@@ -1,0 +1,1 @@
+"""A small stand-in for the model hub: what `hf download` asks for, with faults on request."""
