@@ -32,6 +32,10 @@ def up(instance: Instance, options: argparse.Namespace) -> int:
     with _alone(instance):
         network.up(instance)
         parts.publish(instance)
+        for node in nodes if options.fresh else []:
+            if container.state(node) != "absent":
+                say(f"{node.name}: removing")
+                container.remove(node)
         for node in nodes:
             if container.state(node) == "absent":
                 say(f"{node.name}: new, {options.boot_loader}")
@@ -190,6 +194,7 @@ def parser() -> argparse.ArgumentParser:
     entry = "kernel release to pick at the boot menu of this start"
     command = add("up", up, "create and start nodes, whatever of it is missing")
     command.add_argument("nodes", nargs="*", metavar="NODE", help=f"default: {DEFAULT_NODE}")
+    command.add_argument("--fresh", action="store_true", help="remove these nodes first")
     command.add_argument("--boot-loader", choices=BOOT_LOADERS, help=f"of nodes that are created now (default {BOOT_LOADERS[0]})")
     command.add_argument("--boot-entry", metavar="KERNEL", help=entry)
     older = [suite for suite in image.GUEST_TEMPLATES if suite != image.NODE_SUITE]
