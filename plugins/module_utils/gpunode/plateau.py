@@ -74,7 +74,10 @@ def collapse(points: Sequence[Point], loss: float = COLLAPSE_LOSS) -> float | No
 
 
 def undecided(points: Sequence[Point], near: float = NEAR) -> list[float]:
-    """Levels whose repetition could move the knee: both ends of steps with a gain near the limit, after which none gains clearly."""
+    """Levels whose repetition could move the knee.
+
+    Both ends of steps with a gain near the limit after which none gains clearly, and levels around one that is out of line.
+    """
     steps = gains(points)
     found: set[float] = set()
     for index in range(len(steps) - 1, -1, -1):
@@ -82,6 +85,10 @@ def undecided(points: Sequence[Point], near: float = NEAR) -> list[float]:
             break
         if abs(steps[index] - KNEE_GAIN) < near:
             found |= {points[index][0], points[index + 1][0]}
+    # A level that gains nothing before one that gains again is out of line: seen as noise of up to 60 % between short runs of one server.
+    for index, (gain, after) in enumerate(itertools.pairwise(steps)):
+        if gain < KNEE_GAIN - near and after >= KNEE_GAIN:
+            found |= {point[0] for point in points[index : index + 3]}
     return sorted(found)
 
 
@@ -220,7 +227,9 @@ def cause(
         return "unknown", "no level was completed", ""
     if knee_at is None and fell is None:
         look = _Cause(levels, server, levels[-1]["concurrency"])
-        return look.client() or ("still-scaling", "the last step still gains 10 % or more per doubling", "measure at higher concurrency")
+        # A server that queues while its running requests sit at the cap is capped, whatever noise makes of the last step.
+        scaling = ("still-scaling", "the last step still gains 10 % or more per doubling", "measure at higher concurrency")
+        return look.client() or look.cap() or scaling
     look = _Cause(levels, server, knee_at if knee_at is not None else levels[0]["concurrency"])
     for rule in (look.client, look.cap, look.frontend, look.prefill, look.gpu):
         found = rule()

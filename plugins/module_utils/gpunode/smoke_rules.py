@@ -215,13 +215,15 @@ def state(result: Mapping[str, Any]) -> list[Finding]:
 def plateau(result: Mapping[str, Any]) -> list[Finding]:
     """The plateau as a finding: informative, since where a server stops scaling is no fault by itself; a collapse is a warning."""
     found = result.get("plateau") or {}
-    if not found.get("detected"):
+    if not found.get("detected") and found.get("cause") != "request-cap":
         return []
     fell = found.get("collapse_concurrency")
     if fell is not None:
         text = f"throughput falls from {fell} streams on ({found['cause']})"
-    else:
+    elif found.get("detected"):
         text = f"throughput stops growing at {found['knee_concurrency']} streams ({found['cause']})"
+    else:
+        text = "no knee was found, but requests already wait at the server's cap (request-cap)"
     return [
         Finding(
             "plateau",

@@ -165,3 +165,16 @@ def test_still_scaling_and_nothing_at_all():
 def test_levels_without_throughput_are_left_out():
     levels = [*sweep(STORY, cap=64), {"concurrency": 1024, "total_tps": None}]
     assert len(plateau.analyse(levels)["gains_pct"]) == 4
+
+
+def test_a_queue_behind_the_cap_names_it_although_noise_hides_the_knee():
+    # Seen on a real server with a cap of 32: short runs, no knee by the definition, 95 requests waiting.
+    seen = [(1, 1577, 1, 0), (8, 9435, 8, 0), (32, 22860, 32, 0), (64, 21649, 32, 32), (128, 28287, 32, 95)]
+    levels = [
+        {"concurrency": c, "total_tps": t, "server": {"running_max": running, "queued_max": queued}} for c, t, running, queued in seen
+    ]
+    found = plateau.analyse(levels, {"engine": "sglang", "max_running_requests": 32})
+    assert found["knee_concurrency"] is None
+    assert found["cause"] == "request-cap"
+    assert "--max-running-requests from 32 to 128" in found["next_step"]
+    assert found["undecided"] == [32, 64, 128]
