@@ -7,6 +7,26 @@ import pytest
 from gpunode.problems import match
 
 HEALTHY = {
+    "what people write to the model": """
+[2026-11-30 10:00:00] Receive: obj=GenerateReqInput(rid='a1', text='My script says torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. What is wrong?', sampling_params={})
+[2026-11-30 10:00:03] Finish: obj=GenerateReqInput(rid='a1'), out={'text': 'NCCL watchdog timeout means ... Xid 79, GPU has fallen off the bus ... address already in use', 'meta_info': {}}
+""",
+    "a server is stopped": """
+2026-11-29T03:00:00+0000 g systemd[1]: Stopping sglang.service - sglang server...
+2026-11-29T03:00:01+0000 g sglang[1]: [2026-11-29 03:00:01] SIGTERM received. Draining requests
+2026-11-29T03:00:03+0000 g systemd[1]: sglang.service: Deactivated successfully.
+2026-11-29T03:00:03+0000 g systemd[1]: Stopped sglang.service - sglang server.
+2026-11-29T03:00:03+0000 g systemd[1]: sglang.service: Consumed 3h 2min 1.1s CPU time, 412.2G memory peak, 0B memory swap peak.
+""",
+    "errors of clients": """
+[2026-11-30 10:00:00] INFO:     10.0.0.9:51222 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request
+[2026-11-30 10:00:00] INFO:     10.0.0.9:51223 - "GET /health_generate HTTP/1.1" 503 Service Unavailable
+[2026-11-30 10:00:01 TP0] Abort request rid=abc, client disconnected
+""",
+    "what people write to the model, as JSON and from vLLM": """
+{"timestamp": "2026-11-30T10:00:00", "event": "request.received", "rid": "a1", "obj": {"text": "Xid 79, GPU has fallen off the bus: what now?"}}
+INFO 11-30 10:00:00 [logger.py:43] Received request chatcmpl-1: prompt: 'torch.OutOfMemoryError: CUDA out of memory', params: SamplingParams()
+""",
     "NCCL starts": """
 node:11326:11326 [0] NCCL INFO Bootstrap: Using eth0:192.0.2.9<0>
 node:11326:11326 [0] NCCL INFO cudaDriverVersion 13020
@@ -162,3 +182,12 @@ Test passed
 @pytest.mark.parametrize("text", HEALTHY.values(), ids=HEALTHY.keys())
 def test_nothing_is_found(text: str) -> None:
     assert [(found.id, found.evidence[0].text) for found in match(text.split("\n")) if not found.problem.harmless] == []
+
+
+def test_secrets_are_not_quoted() -> None:
+    line = "torch.OutOfMemoryError: CUDA out of memory. {said} Tried to allocate 2.50 GiB"
+    for said in ("api_key='sk-abc'", 'ServerArgs(admin_api_key="sk-abc")', "HF_TOKEN=sk-abc", "Authorization: Bearer sk-abc"):
+        (found,) = match([line.format(said=said)])
+        assert "sk-abc" not in found.evidence[0].text
+        assert "***" in found.evidence[0].text
+    assert "api_key=None" in match([line.format(said="api_key=None")])[0].evidence[0].text

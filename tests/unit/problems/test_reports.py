@@ -469,6 +469,111 @@ RuntimeError: No supported CUDA architectures found for major versions [9, 10]."
   File "/x/scheduler.py", line 3067, in run_scheduler_process
 KeyError: 'model.layers.78.eh_proj.weight'""",
     ),
+    (
+        "gsp-state-left",
+        """[  114.8] NVRM: GPU6 _kgspBootGspRm: unexpected WPR2 already up, cannot proceed with booting GSP
+[  114.8] NVRM: GPU6 _kgspBootGspRm: (the GPU is likely in a bad state and may need to be reset)
+[  114.8] NVRM: GPU6 RmInitAdapter: Cannot initialize GSP firmware RM
+[  114.9] NVRM: GPU 0000:c1:00.0: RmInitAdapter failed! (0x62:0x40:2168)
+[  114.9] NVRM: GPU 0000:c1:00.0: rm_init_adapter failed, device minor number 6""",
+    ),
+    (
+        "rm-init-adapter-failed",
+        """[ 2052.7] NVRM: gpuWaitForGfwBootComplete_TU102: failed to wait for GFW_BOOT: (progress 0x3)
+[ 2052.7] NVRM: kgspWaitForGfwBootOk_TU102: failed to wait for GFW boot complete: 0x65 VBIOS version 98.02.59.00.05""",
+    ),
+    (
+        "xid-gpu-hang",
+        """2026-11-29T22:14:03+0100 n1 kernel: NVRM: krcWatchdog_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7
+2026-11-29T22:14:03+0100 n1 kernel: NVRM: Xid (PCI:0000:01:00): 8, pid=48694, name=python3, channel 0x00000008
+2026-11-29T22:24:11+0100 n1 sglang[99]: [rank3]:[E1129 22:24:11.1 ProcessGroupNCCL.cpp:632] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1200, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600065 milliseconds before timing out.""",
+    ),
+    (
+        "nvcc-arch-unknown",
+        """[2026-11-18 03:27:45 DP1 TP0] Scheduler hit an exception: Traceback (most recent call last):
+  File "/opt/r/lib/python3.12/site-packages/triton/backends/nvidia/compiler.py", line 292, in make_cubin
+    subprocess.run(cmd, shell=True, check=True)
+subprocess.CalledProcessError: Command '/opt/r/lib/python3.12/site-packages/triton/backends/nvidia/bin/ptxas -lineinfo -v --gpu-name=sm_120 /tmp/tmpb8.ptx -o /tmp/tmpb8.ptx.o 2> /tmp/tmp9o.log' returned non-zero exit status 255.
+During handling of the above exception, another exception occurred:
+triton.runtime.errors.PTXASError: PTXAS error: Internal Triton PTX codegen error
+`ptxas` stderr:
+ptxas fatal   : Value 'sm_120' is not defined for option 'gpu-name'""",
+    ),
+    (
+        "nvcc-missing",
+        """RuntimeError: Ninja build failed. Ninja output:
+ninja: Entering directory `/root/.cache/flashinfer/0.6.14/120f/cached_ops'
+[3/9] /usr/local/cuda/bin/nvcc -c fp4_gemm_cutlass_sm120.cu -o fp4.cuda.o
+FAILED: fp4_gemm_cutlass_sm120/fp4.cuda.o
+/opt/r/lib/python3.12/site-packages/flashinfer/data/cutlass/tools/util/include/cutlass/util/reference/device/tensor_fill.h:51:10: fatal error: curand_kernel.h: No such file or directory
+   51 | #include <curand_kernel.h>
+compilation terminated.
+ninja: build stopped: subcommand failed.""",
+    ),
+    (
+        "nvcc-missing",
+        """[1/11] :/usr/local/cuda-13.0/bin/nvcc --generate-dependencies-with-compile -c batch_prefill.cu
+FAILED: batch_prefill.cuda.o
+/bin/sh: 1: :/usr/local/cuda-13.0/bin/nvcc: not found
+ninja: build stopped: subcommand failed.
+subprocess.CalledProcessError: Command '['ninja', '-v', '-C', '/root/.cache/flashinfer']' returned non-zero exit status 1.""",
+    ),
+    (
+        "weight-name-unknown",
+        """[2026-11-19 10:00:01 TP0] Scheduler hit an exception: Traceback (most recent call last):
+  File "/opt/r/lib/python3.12/site-packages/sglang/srt/models/gemma3_causal.py", line 700, in load_weights
+    param = params_dict[name]
+            ~~~~~~~~~~~^^^^^^
+KeyError: 'language_model.model.layers.0.self_attn.qkv_proj.k_scale'""",
+    ),
+    (
+        "nccl-desync",
+        """[rank0]:[E1019 01:04:03.356947152 ProcessGroupNCCL.cpp:1413] [PG 3 Rank 0] Heartbeat monitor timed out! Process will be terminated after dumping debug info. workMetaList_.size()=121""",
+    ),
+    (
+        "container-memory-exhausted",
+        """2026-11-29T03:00:00+0000 g systemd[1]: sglang.service: A process of this unit has been killed by the OOM killer.
+2026-11-29T03:00:01+0000 g systemd[1]: sglang.service: Main process exited, code=killed, status=9/KILL
+2026-11-29T03:00:01+0000 g systemd[1]: sglang.service: Failed with result 'oom-kill'.""",
+    ),
+    (
+        "kv-pool-negative",
+        """[2026-11-29 03:00:00 TP5] Scheduler hit an exception: Traceback (most recent call last):
+RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: self.server_args.mem_fraction_static=0.8""",
+    ),
+    (
+        "disk-failing",
+        """[9012.2] nvme nvme0: I/O tag 12 (100c) opcode 0x2 (I/O Cmd) QID 4 timeout, aborting req_op:READ(0) size:131072
+[9042.2] nvme nvme0: I/O tag 12 (100c) opcode 0x2 (I/O Cmd) QID 4 timeout, reset controller
+[9050.0] I/O error, dev nvme0n1, sector 81920 op 0x0:(READ) flags 0x80700 phys_seg 1 prio class 2""",
+    ),
+    (
+        "xid-application",
+        """[83.2] NVRM: Xid (PCI:0000:9b:00): 13, pid=1234, name=sglang::schedul, Graphics SM Warp Exception on (GPC 2, TPC 7, SM 0): CTA Not Present
+[83.2] NVRM: Xid (PCI:0000:9b:00): 13, Graphics Exception: ESR 0x51bf30=0x10009 0x51bf34=0x24 0x51bf28=0x4c1eb72 0x51bf2c=0x174
+[83.9] NVRM: Xid (PCI:0000:9b:00): 43, pid=1234, name=sglang::schedul, channel 0x00000012
+[2026-11-30 01:58:54 TP6] Scheduler hit an exception: Traceback (most recent call last):
+torch.AcceleratorError: CUDA error: unspecified launch failure""",
+    ),
+    (
+        "kv-pool-leak",
+        """[2026-11-29 03:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):
+ValueError: token_to_kv_pool_allocator memory leak detected! available_size=1200, protected_size=0, self.max_total_num_tokens=1300""",
+    ),
+    (
+        "file-permission",
+        """PermissionError: [Errno 13] Permission denied: '/models/hub/models--zai--GLM-5/.locks/x.lock'""",
+    ),
+    (
+        "chat-template-refused",
+        """[2026-11-29 03:00:00] Error in chat completion: jinja2.exceptions.TemplateError: After the optional system message, conversation roles must alternate user/assistant""",
+    ),
+    (
+        "grammar-token-rejected",
+        """[2026-11-29 03:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):
+  File "/x/sglang/srt/constrained/xgrammar_backend.py", line 90, in accept_token
+AssertionError: Tokens not accepted: tokens [271, 9]""",
+    ),
 )
 
 

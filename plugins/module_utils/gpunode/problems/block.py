@@ -37,6 +37,16 @@ _NUMBER: Final = re.compile(
 )
 """Addresses, process numbers, ranks (TP3) and parts of the GPU (GPC5, T1_11). An Xid's code, which tells, stands alone and is shorter."""
 
+_REQUESTS: Final = re.compile(
+    rb"(?:Receive(?: OpenAI)?|Finish): obj=[^\n]*|\"event\": ?\"request\.[^\n]*"
+    rb"|Received request \S+: prompt: [^\n]*|Generated response \S+: [^\n]*"
+)
+"""Requests and answers that a server logs (--log-requests): what people write to a model is no sign of anything."""
+_SECRET: Final = re.compile(
+    r"""((?:api[_-]?key|password|passwd|secret|hf_token|auth_token|access_token)\w*["']?\s*[=:]\s*["']?|Bearer\s+)(?!None\b)[^\s"',)]+""",
+    re.IGNORECASE,
+)
+
 Found = tuple[int, list[Evidence], dict[str, str]]
 """A match: the number of its first line, the proof, the named groups."""
 
@@ -50,6 +60,8 @@ class Block:
     def __init__(self, raw: bytes, start: int, first_line: int, source: str) -> None:
         if b"\x1b" in raw or b"\\" in raw:
             raw = _ANSI.sub(lambda match: b" " * len(match[0]), raw)
+        if b"obj=" in raw or b"request" in raw:
+            raw = _REQUESTS.sub(lambda match: b" " * len(match[0]), raw)
         self.raw = raw
         self.lower = raw.translate(_WORDS)
         self.words = frozenset(self.lower.split())
@@ -229,4 +241,5 @@ class Block:
             at = text.find(matched.split("\n", 1)[0])
             head = shown[:40] if name else ""
             shown = f"{head}... {' '.join(text[max(0, at - 20) : at + SHOWN - 40].split())}"
+        shown = _SECRET.sub(r"\1***", shown)
         return Evidence(self.source, self.number(line), shown.strip(), name, seconds)

@@ -559,6 +559,31 @@ PROBLEMS = (
         refines=("container-start-failed",),
     ),
     Problem(
+        id="gsp-state-left",
+        layer=HOST,
+        title="A GPU kept the state of a firmware that has died (WPR2 already up)",
+        cause="The GPU's firmware (GSP) was not shut down: it crashed, or the driver was unloaded or a virtual machine ended without a reset. The memory "
+        "that it protects stays locked, so that a new start is refused.",
+        remedy="Switch the host off and on again: a reboot keeps the card powered. Where it must stay up, stop what uses the GPU, unload the driver and "
+        "reset the slot (echo 1 > /sys/bus/pci/devices/GPU/reset); then look in the log of the boot before for the Xid 119 or 120 that began it.",
+        signs=(Sign(r"unexpected WPR2 already up"), Sign(r"the GPU is likely in a bad state and may need to be reset")),
+        shows=(
+            (
+                "[  115.08] NVRM: GPU6 _kgspBootGspRm: unexpected WPR2 already up, cannot proceed with booting GSP\n"
+                "[  115.08] NVRM: GPU 0000:a1:00.0: RmInitAdapter failed! (0x62:0x40:2168)"
+            ),
+        ),
+        unlike=("NVRM: GPU0 kgspBootstrap: booted GSP firmware 595.71.05",),
+        sources=(
+            "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1230",
+            "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1104",
+        ),
+        confidence=CERTAIN,
+        tags=("gpu-gone",),
+        explains=("gpu-does-not-answer", "cuda-unknown-error", "cuda-no-device", "persistenced-failed"),
+        refines=("rm-init-adapter-failed",),
+    ),
+    Problem(
         id="rm-init-adapter-failed",
         layer=HOST,
         title="The driver could not initialise a GPU",
@@ -568,6 +593,7 @@ PROBLEMS = (
         signs=(
             Sign(r"RmInitAdapter failed!?"),
             Sign(r"rm_init_adapter failed, device minor number"),
+            Sign(r"failed to wait for GFW[_ ]boot"),
             Sign(r"failed to load firmware .{0,60}gsp_|Direct firmware load for nvidia/\S+gsp\S* failed"),
         ),
         shows=(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import CERTAIN, LIKELY, MODEL, SERVER, Problem, Range, Sign
+from ..model import CERTAIN, LIKELY, MODEL, SERVER, WARNING, Problem, Range, Sign
 
 PROBLEMS = (
     Problem(
@@ -416,5 +416,43 @@ PROBLEMS = (
         sources=("https://huggingface.co/docs/hub/local-cache",),
         confidence=CERTAIN,
         explains=("tokenizer-missing",),
+    ),
+    Problem(
+        id="file-permission",
+        layer=MODEL,
+        title="The server's user may not use a file",
+        cause="A model, cache or log folder belongs to somebody else: filled by root, or mounted into an unprivileged container, where the host's root "
+        "is nobody (its user 0 is 100000 on the host).",
+        remedy="namei -l of the path in the container shows where it ends; let the server's user own it (chown -R sglang: of the folder, "
+        "model_store_owner), on the host with 100000 added to the container's number.",
+        signs=(
+            Sign(r"PermissionError: \[Errno 13\] Permission denied: '(?P<path>(?!/dev/)[^'\n]+)'"),
+            Sign(r"Permission denied \(os error 13\)"),
+        ),
+        shows=("PermissionError: [Errno 13] Permission denied: '/models/hub/models--x--y/.locks/a.lock'",),
+        unlike=("PermissionError: [Errno 13] Permission denied: '/dev/nvidia0'",),
+        sources=(
+            "https://huggingface.co/docs/huggingface_hub/guides/manage-cache",
+            "https://pve.proxmox.com/wiki/Unprivileged_LXC_containers",
+        ),
+        confidence=LIKELY,
+        explains=("server-ended",),
+    ),
+    Problem(
+        id="chat-template-refused",
+        layer=MODEL,
+        title="The model's chat template refuses a conversation",
+        cause="The template demands an order of roles or fields that the client's messages do not have; the request fails, the server goes on.",
+        remedy="Mend the client's messages (roles that alternate, one system message at the beginning), or give a template with chat-template in "
+        "sglang_server_flags.",
+        severity=WARNING,
+        signs=(
+            Sign(r"jinja2\.exceptions\.(?:TemplateError|UndefinedError|TemplateSyntaxError)\b"),
+            Sign(r"[Cc]onversation roles must alternate"),
+        ),
+        shows=("jinja2.exceptions.TemplateError: After the optional system message, conversation roles must alternate user/assistant",),
+        unlike=("[2026-11-30 10:00:00] Using default HuggingFace chat template with detected content format: openai",),
+        sources=("https://huggingface.co/docs/transformers/chat_templating_writing",),
+        confidence=LIKELY,
     ),
 )

@@ -360,22 +360,28 @@ PROBLEMS = (
         layer=RUNTIME,
         title="Kernels cannot be compiled: the CUDA toolkit is missing",
         cause="FlashInfer, DeepGEMM or an extension compile kernels at run time and find no nvcc (CUDA_HOME), ninja or headers.",
-        remedy="Install the CUDA toolkit in the container and set CUDA_HOME in the unit (cuda_userspace, sglang_server_environment); pip install ninja.",
+        remedy="Install the CUDA toolkit in the container and set CUDA_HOME in the unit (cuda_userspace, sglang_server_environment); pip install ninja. "
+        "A header alone is missing: its library's -dev package belongs into cuda_userspace_toolkit_packages (libcurand-dev for curand_kernel.h).",
         signs=(
             Sign(r"Could not find (?:nvcc|CUDA installation|cuda lib directory)|nvcc: (?:command )?not found|nvcc not found"),
             Sign(r"CUDA_HOME environment variable is not set"),
             Sign(r"No such file or directory: '?\S*(?:bin/nvcc|\bninja)'?"),
             Sign(r"Ninja is required to load C\+\+ extensions"),
-            Sign(r"fatal error: (?:cuda_runtime|cuda|cublas_v2|cuda_fp16|nvrtc)\.h: No such file"),
+            Sign(r"\bnvcc: not found"),
+            Sign(
+                r"fatal error: (?:cuda\w*|cublas\w*|curand\w*|cusparse\w*|cusolver\w*|cufft\w*|cudnn\w*|nvrtc|nvml|nvtx3/\S+|nv/target|cccl/\S+|thrust/\S+|cub/\S+)(?:\.h(?:pp)?|\.cuh)?: No such file"
+            ),
         ),
         shows=(
             "RuntimeError: Could not find nvcc and default cuda_home='/usr/local/cuda' doesn't exist",
             "OSError: CUDA_HOME environment variable is not set. Please set it to your CUDA install root.",
+            "/srv/x/cutlass/util/reference/device/tensor_fill.h:51:10: fatal error: curand_kernel.h: No such file or directory",
+            "/bin/sh: 1: :/usr/local/cuda-13.0/bin/nvcc: not found",
         ),
         unlike=("nvcc: NVIDIA (R) Cuda compiler driver",),
         sources=("https://docs.flashinfer.ai/installation.html",),
         confidence=CERTAIN,
-        explains=("build-failed", "no-supported-arch", "autotune-failed"),
+        explains=("build-failed", "flashinfer-jit-failed", "no-supported-arch", "autotune-failed"),
     ),
     Problem(
         id="compiler-missing",
@@ -533,12 +539,15 @@ PROBLEMS = (
             Sign(r"WorkNCCL\(.{0,160}\) ran for \d+ milliseconds before timing out"),
             Sign(r"Some NCCL operations have failed or timed out"),
             Sign(r"Received a (?:dump|timeout) signal due to a collective timeout"),
+            Sign(r"\bHeartbeat monitor timed out\b"),
+            Sign(r"watchdog got stuck for \d+ ?seconds without making progress"),
         ),
         shows=(
             (
                 "[rank3]:[E1130 10:01:02.000000000 ProcessGroupNCCL.cpp:685] [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, "
                 "OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=600000) ran for 600097 milliseconds before timing out."
             ),
+            "[rank0]:[E1130 01:04:03.3 ProcessGroupNCCL.cpp:1413] [PG 3 Rank 0] Heartbeat monitor timed out! Process will be terminated after dumping debug info.",
         ),
         unlike=("Warning: WARNING: destroy_process_group() was not called before program exit, which can leak resources.",),
         sources=("https://github.com/stas00/ml-engineering/blob/master/debug/pytorch.md",),

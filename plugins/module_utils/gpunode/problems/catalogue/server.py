@@ -587,4 +587,24 @@ PROBLEMS = (
         confidence=GENERIC,
         tags=("aftermath", "cuda-error"),
     ),
+    Problem(
+        id="grammar-token-rejected",
+        layer=SERVER,
+        title="A request with structured output ends the server",
+        cause="The model produced a token that the request's grammar (JSON schema, regular expression, tool call) does not allow, and the release does not "
+        "catch it: known with speculative decoding, special tokens and reasoning parsers.",
+        remedy="Take newer releases of sglang and xgrammar (sglang_venv_version). Until then try grammar-backend llguidance in sglang_server_flags, or leave "
+        "speculative decoding out; the request that did it stands just before in the journal.",
+        signs=(
+            Sign(r"Tokens? not accepted(?:: ?| during retokenization)"),
+            Sign(r"cannot be accepted by the GrammarMatcher"),
+            Sign(r"Invalid token id \d+ for GrammarMatcher"),
+            Sign(r"GrammarMatcher has (?:already )?terminated"),
+        ),
+        shows=("ValueError: Tokens not accepted: 151551\nAccepted tokens: []", "AssertionError: Tokens not accepted: tokens [271, 9]"),
+        unlike=("[2026-11-30 10:00:00 TP0] Grammar backend: xgrammar",),
+        sources=("https://github.com/sgl-project/sglang/issues/12461", "https://github.com/sgl-project/sglang/issues/15050"),
+        confidence=LIKELY,
+        explains=("server-ended",),
+    ),
 )

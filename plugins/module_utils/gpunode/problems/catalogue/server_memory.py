@@ -450,4 +450,26 @@ PROBLEMS = (
         tags=("cuda-error",),
         explains=("collective", "server-hang"),
     ),
+    Problem(
+        id="kv-pool-leak",
+        layer=SERVER,
+        title="The server ends itself because its KV cache's books do not balance",
+        cause="When idle sglang counts the free, cached and protected tokens of its pools; a slot that no request owns any more is a fault of the release "
+        "(speculative decoding, paged or hybrid caches, mixed chunks), not of memory or hardware.",
+        remedy="Take a newer release (sglang_venv_version). Until then set SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE to 0 in sglang_server_environment, "
+        "so that it warns instead of ending, and restart it before the lost tokens are felt; or leave out the feature that the release leaks with.",
+        consequence="The server restarts in the first idle moment after load.",
+        signs=(Sign(r"(?:pool(?:_allocator)?|cache) memory leak detected"),),
+        shows=(
+            "ValueError: token_to_kv_pool_allocator memory leak detected! available_size=1200, protected_size=0, self.max_total_num_tokens=1300",
+            "ValueError: pool memory leak detected! [full] total=9116160, available=768, evictable=9115392, protected=0, session_held=0, uncached=0",
+        ),
+        unlike=("resource_tracker: There appear to be 1 leaked shared_memory objects to clean up at shutdown",),
+        sources=(
+            "https://github.com/sgl-project/sglang/issues/11970",
+            "https://github.com/sgl-project/sglang/issues/36081",
+        ),
+        confidence=CERTAIN,
+        explains=("server-ended",),
+    ),
 )
