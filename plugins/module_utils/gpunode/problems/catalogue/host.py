@@ -123,7 +123,7 @@ PROBLEMS = (
             Sign(
                 r"compiler \S+ .{0,60}\b(?:does not|doesn'?t) (?:exactly )?match the compiler used to (?:build|compile) the (?:target )?kernel"
             ),
-            Sign(r"gcc(?:-\d+)?: (?:error: )?unrecognized command[- ]line option", near=(r"dkms|nvidia",)),
+            Sign(r"(?:gcc(?:-\d+)?|cc1|cc): (?:error: )?unrecognized command[- ]line option", near=(r"dkms|nvidia|Makefile|linux-headers",)),
         ),
         shows=(
             "The kernel was built by gcc 12, the current compiler: cc-version-check failed:\nThe compiler used to compile the kernel differs",

@@ -409,7 +409,7 @@ PROBLEMS = (
         remedy="MAX_JOBS=8 NVCC_THREADS=2, only this architecture (FLASH_ATTN_CUDA_ARCHS=120), more gpu_container_memory_mib; another CUDA release when nvcc "
         "segfaults.",
         signs=(
-            Sign(r"fatal error: Killed signal terminated program cc1plus"),
+            Sign(r"fatal error: Killed signal terminated program \w+"),
             Sign(r"(?:nvcc|cicc|ptxas|cudafe\+\+)[^\n]{0,60}\b(?:died due to signal \d+|Segmentation fault|core dumped|Killed)\b"),
             Sign(r"nvcc error\s*: '\w+' died"),
             Sign(r"virtual memory exhausted: Cannot allocate memory"),
