@@ -7,6 +7,41 @@ import pytest
 from gpunode.problems import match
 
 HEALTHY = {
+    "packages are installed and a module is built": """
+2026-11-30 10:00:01 (51.2 MB/s) - 'error_log.tar' saved [1/1]
+Setting up nvidia-kernel-open-dkms (595.71.05-1) ...
+Building initial module nvidia/595.71.05 for 7.0.14-14-pve
+Signing module /var/lib/dkms/nvidia/595.71.05/build/nvidia.ko
+Running depmod... done.
+Processing triggers for initramfs-tools (0.148.3) ...
+W: Possible missing firmware /lib/firmware/amdgpu/isp_4_1_1.bin for module amdgpu
+""",
+    "nvidia-smi -q of an idle GPU": """
+        SW Power Cap                      : Active
+        HW Slowdown                       : Not Active
+            HW Thermal Slowdown           : Not Active
+        Pending                           : No
+        Remapping Failure Occurred        : No
+    ECC Errors
+            SRAM Uncorrectable Parity     : 0
+""",
+    "a Proxmox node's day": """
+INFO: starting new backup job: vzdump 101 --mode snapshot
+INFO: Backup finished at 2026-11-30 03:00:01
+pvedaemon[1200]: <root@pam> successful auth for user 'root@pam'
+pveproxy[1300]: worker 1301 finished
+pvestatd[1100]: status update time (5.112 seconds)
+pmxcfs[900]: [status] notice: received log
+kernel: vmbr0: port 2(veth101i0) entered disabled state
+kernel: audit: type=1400 audit(1:2): apparmor="ALLOWED" operation="open" class="file" profile="/usr/bin/man" name="/x"
+""",
+    "warnings of a start": """
+/opt/r/lib/python3.12/site-packages/torch/utils/cpp_extension.py:2425: UserWarning: TORCH_CUDA_ARCH_LIST is not set, all archs for visible cards are included for compilation.
+[2026-11-30 10:00:00] WARNING server_args.py:1400: Attention backend not specified. Use flashinfer backend by default.
+[2026-11-30 10:00:00] WARNING: Overlap scheduler is disabled because of speculative decoding.
+`torch_dtype` is deprecated! Use `dtype` instead!
+The tokenizer you are loading from '/models/x' with an incorrect regex pattern
+""",
     "what people write to the model": """
 [2026-11-30 10:00:00] Receive: obj=GenerateReqInput(rid='a1', text='My script says torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB. What is wrong?', sampling_params={})
 [2026-11-30 10:00:03] Finish: obj=GenerateReqInput(rid='a1'), out={'text': 'NCCL watchdog timeout means ... Xid 79, GPU has fallen off the bus ... address already in use', 'meta_info': {}}

@@ -574,6 +574,69 @@ ValueError: token_to_kv_pool_allocator memory leak detected! available_size=1200
   File "/x/sglang/srt/constrained/xgrammar_backend.py", line 90, in accept_token
 AssertionError: Tokens not accepted: tokens [271, 9]""",
     ),
+    (
+        "apt-key-missing",
+        """Err:5 https://developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64  InRelease
+  Sub-process /usr/bin/sqv returned an error code (1), error message is: Missing key A4B469963BF863CC, which is needed to verify signature.
+E: The repository 'https://developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64  InRelease' is not signed.""",
+    ),
+    (
+        "apt-locked",
+        """E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 4411 (unattended-upgr)
+E: Unable to acquire the dpkg frontend lock (/var/lib/dpkg/lock-frontend), is another process using it?""",
+    ),
+    (
+        "p2p-test-failed",
+        """[2026-11-30 10:00:00 TP0] Custom allreduce is disabled because your platform lacks GPU P2P capability or P2P test failed. To silence this warning, specify disable_custom_all_reduce=True explicitly.""",
+    ),
+    (
+        "pcie-fatal",
+        """[912.1] pcieport 0000:c0:01.1: pciehp: Slot(12): Link Down
+[912.1] pcieport 0000:c0:01.1: pciehp: Slot(12): Card not present
+[912.4] NVRM: GPU at PCI:0000:c1:00: GPU-aaaa
+[912.4] NVRM: Xid (PCI:0000:c1:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.""",
+    ),
+    (
+        "hmm-kernel-fault",
+        """[31.2] BUG: unable to handle page fault for address: ffffea0000000034
+[31.2] RIP: 0010:uvm_hmm_va_space_reinitialize_locked+0x1d/0x90 [nvidia_uvm]""",
+    ),
+    (
+        "tensor-parallel-indivisible",
+        """[2026-11-30 10:00:00 TP0] Scheduler hit an exception: Traceback (most recent call last):
+AssertionError: 96 is not divisible by 7""",
+    ),
+    (
+        "context-length-too-long",
+        """[2026-11-30 10:00:00] Error: User-specified context_length (262144) is greater than the derived context_length (202752). This may lead to incorrect model outputs or CUDA errors. To allow overriding this maximum, set the env var SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1""",
+    ),
+    (
+        "unit-start-timeout",
+        """systemd[1]: sglang.service: start operation timed out. Terminating.
+systemd[1]: sglang.service: Failed with result 'timeout'.""",
+    ),
+    (
+        "unit-cannot-start",
+        """systemd[1]: sglang.service: Failed to locate executable /opt/sglang/current/bin/python: No such file or directory
+systemd[1]: sglang.service: Failed at step EXEC spawning /opt/sglang/current/bin/python: No such file or directory
+systemd[1]: sglang.service: Main process exited, code=exited, status=203/EXEC""",
+    ),
+    (
+        "unit-cannot-start",
+        """systemd[1]: sglang.service: Failed to determine user credentials: No such process
+systemd[1]: sglang.service: Main process exited, code=exited, status=217/USER""",
+    ),
+    (
+        "storage-pool-full",
+        """lvcreate: Thin pool pve-data-tpool (252:4) transaction_id is 12, while expected 13.
+TASK ERROR: unable to create CT 101 - lvcreate 'pve/vm-101-disk-0' error: Cannot create new thin volume, free space in thin pool pve/data reached threshold.""",
+    ),
+    (
+        "container-memory-exhausted",
+        """[9911.2] memory: usage 536870912kB, limit 536870912kB, failcnt 88
+[9911.2] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=ns,mems_allowed=0-1,oom_memcg=/lxc/101,task_memcg=/lxc/101/ns/system.slice/sglang.service,task=sglang::schedul,pid=8812,uid=100999
+[9911.3] Memory cgroup out of memory: Killed process 8812 (sglang::schedul) total-vm:9kB""",
+    ),
 )
 
 

@@ -626,4 +626,29 @@ PROBLEMS = (
         confidence=CERTAIN,
         explains=("collective", "nccl-system-error"),
     ),
+    Problem(
+        id="storage-pool-full",
+        layer=CONTAINER,
+        title="The storage of the container has no room",
+        cause="The thin pool, ZFS pool or folder behind the storage is full or near its limit; Proxmox makes no further volume in it, and writes may fail.",
+        remedy="lvs, zpool list or pvesm status show what is used; remove old volumes and backups or choose another gpu_container_storage. Models belong "
+        "on a mount of their own, not into the root file system.",
+        signs=(
+            Sign(r"Cannot create new thin volume, free space in thin pool \S+ reached threshold"),
+            Sign(r"(?:Thin pool|dm_thin|thin: )[^\n]{0,80}\b(?:out of (?:data|metadata) space|reached low water mark)"),
+            Sign(r"device-mapper: thin: \S+ (?:reached low water mark|switching pool to (?:out-of-data-space|read-only) mode)"),
+            Sign(r"cannot create '\S+': out of space"),
+        ),
+        shows=(
+            (
+                "TASK ERROR: unable to create CT 101 - lvcreate 'pve/vm-101-disk-0' error: Cannot create new thin volume, free space in thin pool "
+                "pve/data reached threshold."
+            ),
+            "device-mapper: thin: 252:4: switching pool to out-of-data-space mode",
+        ),
+        unlike=("WARNING: Sum of all thin volume sizes (1.20 TiB) exceeds the size of thin pool pve/data",),
+        sources=("https://pve.proxmox.com/wiki/Storage:_LVM_Thin",),
+        confidence=CERTAIN,
+        explains=("container-start-failed", "disk-full", "disk-failing"),
+    ),
 )

@@ -87,7 +87,7 @@ PROBLEMS = (
         "Symmetric memory, multicast and custom all-reduce exist for NVLink machines; NCCL is used instead.",
         (
             r"SymmMemCommunicator: Device capability \S+ not supported",
-            r"Custom allreduce is disabled because",
+            r"Custom allreduce is disabled because (?!your platform lacks GPU P2P)",
             r"Custom all ?reduce .{0,60}not supported on more than two PCIe-only GPUs",
             r"(?:mscclpp|quick[_ ]all[_ ]?reduce|symm_mem)\b.{0,60}\b(?:not (?:available|supported)|disabled|not installed)\b",
         ),

@@ -123,7 +123,9 @@ PROBLEMS = (
             Sign(
                 r"compiler \S+ .{0,60}\b(?:does not|doesn'?t) (?:exactly )?match the compiler used to (?:build|compile) the (?:target )?kernel"
             ),
-            Sign(r"(?:gcc(?:-\d+)?|cc1|cc): (?:error: )?unrecognized command[- ]line option", near=(r"dkms|nvidia|Makefile|linux-headers",)),
+            Sign(
+                r"(?:gcc(?:-\d+)?|cc1|cc): (?:error: )?unrecognized command[- ]line option", near=(r"dkms|nvidia|Makefile|linux-headers",)
+            ),
         ),
         shows=(
             "The kernel was built by gcc 12, the current compiler: cc-version-check failed:\nThe compiler used to compile the kernel differs",
@@ -718,5 +720,43 @@ PROBLEMS = (
         unlike=("        HW Thermal Slowdown               : Not Active",),
         sources=("https://docs.nvidia.com/deploy/nvidia-smi/index.html",),
         confidence=LIKELY,
+    ),
+    Problem(
+        id="apt-key-missing",
+        layer=HOST,
+        title="apt does not trust a repository's key",
+        cause="The key that signed the repository is not in the file that its sources entry names, or it has been replaced or has expired.",
+        remedy="Let the roles write key and entry anew (nvidia_driver_repository_key, cuda_userspace_repository_key, pve_host_repository_key), remove older "
+        "entries for the same address (grep -r ADDRESS /etc/apt), then apt update.",
+        signs=(
+            Sign(r"Missing key [0-9A-F]{16,40}, which is needed to verify signature"),
+            Sign(r"\bNO_PUBKEY [0-9A-F]{8,40}"),
+            Sign(r"\bEXPKEYSIG [0-9A-F]{8,40}"),
+            Sign(r"Conflicting values set for option Signed-By"),
+            Sign(r"The repository '?https?://(?!enterprise\.proxmox)\S+ .{0,80}is not signed"),
+        ),
+        shows=(
+            "  Sub-process /usr/bin/sqv returned an error code (1), error message is: Missing key A4B469963BF863CC, which is needed to verify signature.",
+            "W: GPG error: https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64  InRelease: NO_PUBKEY A4B469963BF863CC",
+        ),
+        unlike=("Get:5 https://developer.download.nvidia.com/compute/cuda/repos/debian13/x86_64  InRelease [1581 B]",),
+        sources=("https://wiki.debian.org/SecureApt",),
+        confidence=CERTAIN,
+    ),
+    Problem(
+        id="apt-locked",
+        layer=HOST,
+        title="Another program holds apt's lock",
+        cause="unattended-upgrades, a shell or an interrupted run is installing; the roles wait for it, but not for ever.",
+        remedy="ps of the process that the line names tells what it does: let it end and run again. Where it died in the middle: dpkg --configure -a.",
+        signs=(
+            Sign(r"Could not get lock /var/lib/(?:dpkg|apt)/\S+ .{0,20}held by process (?P<process>\d+)"),
+            Sign(r"Unable to acquire the dpkg frontend lock"),
+            Sign(r"dpkg was interrupted, you must manually run"),
+        ),
+        shows=("E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 4411 (unattended-upgr)",),
+        unlike=("Waiting for cache lock: done",),
+        sources=("https://manpages.debian.org/trixie/apt/apt-get.8.en.html",),
+        confidence=CERTAIN,
     ),
 )

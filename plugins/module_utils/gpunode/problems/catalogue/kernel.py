@@ -93,6 +93,31 @@ PROBLEMS = (
         confidence=CERTAIN,
     ),
     Problem(
+        id="p2p-test-failed",
+        layer=HOST,
+        title="The server finds no working peer-to-peer access",
+        cause="Its own test at start failed, or a result of an earlier state of the node is cached: the driver, the IOMMU or ACS keep GPUs apart.",
+        remedy="gpunode verify-p2p says for each pair whether it works and why not. Where it works, remove the cached result "
+        "(gpu_p2p_access_cache_for_*.json below the server's ~/.cache) and restart the server.",
+        severity=WARNING,
+        signs=(
+            Sign(r"platform lacks GPU P2P capability or P2P test failed"),
+            Sign(r"GPU P2P (?:capability|access)[^\n]{0,40}\b(?:test|check) failed"),
+        ),
+        shows=(
+            (
+                "Custom allreduce is disabled because your platform lacks GPU P2P capability or P2P test failed. To silence this warning, specify "
+                "disable_custom_all_reduce=True explicitly."
+            ),
+        ),
+        unlike=("Custom allreduce is disabled because it's not supported on more than two PCIe-only GPUs.",),
+        sources=(
+            "https://github.com/sgl-project/sglang/blob/main/python/sglang/srt/distributed/device_communicators/custom_all_reduce.py",
+        ),
+        confidence=LIKELY,
+        tags=("p2p",),
+    ),
+    Problem(
         id="p2p-mapping-failed",
         layer=HOST,
         title="Peer memory could not be mapped",

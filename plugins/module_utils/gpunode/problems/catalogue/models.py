@@ -363,6 +363,7 @@ PROBLEMS = (
                 r"(?:num_attention_heads|num_heads|num_kv_heads|attention heads).{0,60}\b(?:must be )?(?:not )?divisible by.{0,40}\b(?:tp_size|tensor parallel|world_size)?"
             ),
             Sign(r"assert self\.total_num_(?:kv_)?heads % \w*tp_size == 0"),
+            Sign(r"AssertionError: \d+ is not divisible by \d+"),
             Sign(r"\d+ is not divisible by \d+", near=(r"parallel_state|divide\(|ensure_divisibility|tp_size",), within=30),
         ),
         shows=(

@@ -607,4 +607,66 @@ PROBLEMS = (
         confidence=LIKELY,
         explains=("server-ended",),
     ),
+    Problem(
+        id="unit-cannot-start",
+        layer=SERVER,
+        title="systemd could not start the server's process",
+        cause="Something that the unit names is not there: the program (203), its user (217), its folder (200) or a mount (226). The server itself never ran.",
+        remedy="The line names what is missing: install the release (sglang_venv role; readlink -f /opt/sglang/current), make the user "
+        "(sglang_server_user), or mount the folder (gpu_container_mounts); then systemctl restart sglang.",
+        signs=(
+            Sign(r"Failed (?:to locate executable|at step \w+ spawning) (?P<path>\S+): "),
+            Sign(r"Failed to determine (?:user credentials|supplementary groups)"),
+            Sign(r"Failed to set up mount namespacing: (?P<path>\S+): "),
+            Sign(r"Changing to the requested working directory failed"),
+            Sign(r"sglang\S*\.service: Main process exited, code=exited, status=2[0-4]\d/[A-Z]+"),
+        ),
+        shows=(
+            "systemd[1]: sglang.service: Failed to locate executable /opt/sglang/current/bin/python: No such file or directory",
+            "systemd[1]: sglang.service: Main process exited, code=exited, status=217/USER",
+        ),
+        unlike=("systemd[1]: Started sglang.service - sglang server.",),
+        sources=("https://www.freedesktop.org/software/systemd/man/latest/systemd.exec.html",),
+        confidence=CERTAIN,
+        explains=("server-ended",),
+    ),
+    Problem(
+        id="unit-start-timeout",
+        layer=SERVER,
+        title="systemd stopped the server while it was starting",
+        cause="The unit's TimeoutStartSec is shorter than loading, capturing and tuning take (7 to 8 minutes for 440 GB, longer with cold caches).",
+        remedy="Let the role write the unit, which sets no such limit, or raise TimeoutStartSec; look where the time went before it.",
+        signs=(
+            Sign(r"sglang\S*\.service: [Ss]tart operation timed out"),
+            Sign(r"sglang\S*\.service: start-(?:pre|post) operation timed out"),
+        ),
+        shows=("systemd[1]: sglang.service: start operation timed out. Terminating.",),
+        unlike=("systemd[1]: apt-daily.service: start operation timed out. Terminating.",),
+        sources=("https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html",),
+        confidence=CERTAIN,
+        explains=("server-ended", "server-killed"),
+    ),
+    Problem(
+        id="context-length-too-long",
+        layer=SERVER,
+        title="The context length asked for is longer than the model's",
+        cause="context-length in the flags exceeds what config.json allows.",
+        remedy="Leave context-length out of sglang_server_flags, or lower it. Only where the model is known to extend (a rope scaling in its card) set "
+        "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN to 1 in sglang_server_environment.",
+        signs=(
+            Sign(r"context_length \(\d+\) is greater than the derived context_length \(\d+\)[^\n]{0,400}To allow overriding"),
+            Sign(r"context_length \(\d+\) is greater than the derived context_length", near=(r"\bValueError\b",), within=6),
+            Sign(r"max_model_len \(\d+\) is greater than the derived max_model_len"),
+        ),
+        shows=(
+            (
+                "ValueError: User-specified context_length (262144) is greater than the derived context_length (202752). This may lead to incorrect model "
+                "outputs or CUDA errors. To allow overriding this maximum, set the env var SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1"
+            ),
+        ),
+        unlike=("max_total_num_tokens=412345, max_running_requests=256, context_len=202752",),
+        sources=("https://docs.sglang.ai/advanced_features/server_arguments.html",),
+        confidence=CERTAIN,
+        explains=("server-ended",),
+    ),
 )
