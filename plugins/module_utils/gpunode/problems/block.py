@@ -42,6 +42,7 @@ _REQUESTS: Final = re.compile(
     rb"|Received request \S+: prompt: [^\n]*|Generated response \S+: [^\n]*"
 )
 """Requests and answers that a server logs (--log-requests): what people write to a model is no sign of anything."""
+_REQUEST_MARKS: Final = (b": obj=", b'"request.', b"Received request ", b"Generated response ")
 _SECRET: Final = re.compile(
     r"""((?:api[_-]?key|password|passwd|secret|hf_token|auth_token|access_token)\w*["']?\s*[=:]\s*["']?|Bearer\s+)(?!None\b)[^\s"',)]+""",
     re.IGNORECASE,
@@ -60,7 +61,7 @@ class Block:
     def __init__(self, raw: bytes, start: int, first_line: int, source: str) -> None:
         if b"\x1b" in raw or b"\\" in raw:
             raw = _ANSI.sub(lambda match: b" " * len(match[0]), raw)
-        if b"obj=" in raw or b"request" in raw:
+        if any(mark in raw for mark in _REQUEST_MARKS):
             raw = _REQUESTS.sub(lambda match: b" " * len(match[0]), raw)
         self.raw = raw
         self.lower = raw.translate(_WORDS)
