@@ -45,11 +45,11 @@ def run(name: str, command: list[str], **environment: str) -> bool:
     return ok
 
 
-def pytest(name: str, tally: Tally, *arguments: str) -> None:
+def pytest(name: str, tally: Tally, *arguments: str, markers: str = "") -> None:
     """Run pytest and add its counts; a run that collects nothing is a failure."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        ok = run(name, [str(BIN / "pytest"), f"--junitxml={report}", *_long(), *arguments])
+        ok = run(name, [str(BIN / "pytest"), f"--junitxml={report}", *_markers(markers), *arguments])
         if not report.exists():
             tally.count(name, ok=False)
             return
@@ -68,8 +68,11 @@ def pytest(name: str, tally: Tally, *arguments: str) -> None:
             tally.count(f"{name} (ended badly or ran nothing)", ok=False)
 
 
-def _long() -> list[str]:
-    return [] if os.environ.get("GPUNODE_LONG") else ["-m", "not long"]
+def _markers(wanted: str) -> list[str]:
+    chosen = [wanted] if wanted else []
+    if not os.environ.get("GPUNODE_LONG"):
+        chosen.append("not long")
+    return ["-m", " and ".join(chosen)] if chosen else []
 
 
 def lint(tally: Tally) -> None:
@@ -90,7 +93,8 @@ def lint(tally: Tally) -> None:
 
 def unit(tally: Tally) -> None:
     """Unit tests, on all cores."""
-    pytest("unit", tally, "tests/unit", "-n", "auto", "-q")
+    pytest("unit", tally, "tests/unit", "-n", "auto", "-q", markers="not serial")
+    pytest("unit, one at a time", tally, "tests/unit", "-q", markers="serial")
 
 
 def contract(tally: Tally) -> None:

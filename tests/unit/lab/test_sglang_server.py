@@ -131,6 +131,7 @@ def test_prompts_that_repeat_are_cached_and_the_clients_are_not(release):
     assert b'mode="prefill_cache",model_name="glm-5",moe_ep_rank="0",pp_rank="0",tp_rank="0"} 255.0' in fetch(url + "/metrics")[2]
 
 
+@pytest.mark.serial
 def test_the_plateau_is_the_caps_and_moves_with_it(release):
     levels = {"concurrency": (4, 8, 16, 32), "requests_per_slot": 2, "output_len": 24}
     url = release.serve("--max-running-requests", "8", "--disable-flashinfer-autotune")
@@ -147,6 +148,7 @@ def test_the_plateau_is_the_caps_and_moves_with_it(release):
     assert raised["cause"] != "request-cap"
 
 
+@pytest.mark.serial
 def test_a_full_cache_is_named(release):
     url = release.serve("--max-total-tokens", "500")
     result, _ = measure(url, concurrency=(4, 16, 32), output_len=32, requests_per_slot=2)
@@ -174,6 +176,7 @@ def test_faults_of_a_running_server_are_seen(release, fault, kind):
     assert result["levels"][0]["errors"][kind] >= 2
 
 
+@pytest.mark.serial
 def test_a_slower_server_fails_against_its_baseline(release):
     release.set(time_scale=4)
     url = release.serve()
@@ -186,6 +189,7 @@ def test_a_slower_server_fails_against_its_baseline(release):
 
 
 @pytest.mark.long
+@pytest.mark.serial
 @pytest.mark.parametrize(("factor", "fails"), [(1 / 0.85, True), (1 / 0.97, False)])
 def test_a_loss_of_15_per_cent_fails_and_3_does_not_in_20_of_20_repeats(release, factor, fails):
     release.set(time_scale=4)
