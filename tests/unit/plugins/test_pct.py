@@ -167,7 +167,7 @@ def test_every_option_of_ssh_is_ours_from_the_same_places(connection: Any) -> No
 
     module = importlib.import_module(type(connection).__module__)
     theirs, ours = options(ansible.plugins.connection.ssh.DOCUMENTATION), options(module.DOCUMENTATION)
-    assert set(ours) - set(theirs) == {"vmid", "pct_executable"}
+    assert set(ours) - set(theirs) == {"vmid", "pct_executable", "pct_shortcut"}
     for name, option in theirs.items():
         assert sources(ours[name]) == sources(option), name
         if name != "use_tty":

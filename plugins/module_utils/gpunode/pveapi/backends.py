@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .base import ApiError
-from .https import HttpsApi, Login
 from .node import LocalNode, RemoteNode
 from .pvesh import PveshApi
 from .shells import LocalShell
-from .ssh import ParamikoShell, Target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from .base import Api
+    from .https import Login
     from .node import Node
 
 CHOICES = ("local", "https", "ssh_paramiko")
@@ -55,11 +54,16 @@ def connect(params: Mapping[str, Any]) -> tuple[Api, Node | None]:
         return PveshApi(LocalShell()), LocalNode()
     if not params.get("api_host"):
         raise ApiError(f"api_backend {backend} needs api_host")
+    # What the usual backend does not need is not loaded for it: TLS alone would be a third of a run without change.
     if backend == "https":
+        from .https import HttpsApi
+
         return HttpsApi(_login(params)), None
     user = str(params["api_user"]).partition("@")[0]
     if user != "root":
         raise ApiError(f"api_backend ssh_paramiko runs pvesh and edits /etc/pve, which takes root, not {user}")
+    from .ssh import ParamikoShell, Target
+
     target = Target(
         host=params["api_host"],
         port=params.get("api_port") or 22,
@@ -73,6 +77,8 @@ def connect(params: Mapping[str, Any]) -> tuple[Api, Node | None]:
 
 
 def _login(params: Mapping[str, Any]) -> Login:
+    from .https import Login
+
     token = params.get("api_token_id") or ""
     user, bang, name = token.partition("!")
     return Login(
