@@ -86,10 +86,17 @@ def play(folder: Path, connection: str, tasks: str) -> float:
     return seconds
 
 
-def each(folder: Path, connection: str, task: str) -> float:
-    """Seconds a task: the difference of a long and a short run, the better of two."""
-    rounds = [play(folder, connection, task * MANY) - play(folder, connection, task * FEW) for _ in range(2)]
-    return min(rounds) / (MANY - FEW)
+def each(folder: Path, sides: tuple[tuple[str, str], tuple[str, str]]) -> tuple[float, float]:
+    """Seconds a task of two sides (connection and task): the difference of a long and a short run.
+
+    The sides take turns, and the best of three counts: what else the machine does meets both.
+    """
+    best = [float("inf"), float("inf")]
+    for _ in range(3):
+        for side, (connection, task) in enumerate(sides):
+            seconds = play(folder, connection, task * MANY) - play(folder, connection, task * FEW)
+            best[side] = min(best[side], seconds / (MANY - FEW))
+    return best[0], best[1]
 
 
 def copy_task(source: Path, name: str) -> str:
@@ -148,8 +155,8 @@ def main() -> None:
             ours, theirs = module_tasks(password, address)
             made = ours.replace("rootfs:", "ostemplate: 'local:vztmpl/debian-13-standard_13.1-1_amd64.tar.zst', rootfs:")
             play(folder, PLAIN, made)
-            results = {"no-change run": (each(folder, PLAIN, ours), each(folder, PLAIN, theirs))}
-            results["tasks a second"] = (each(folder, OURS, COMMAND), each(folder, THEIRS, COMMAND))
+            results = {"no-change run": each(folder, ((PLAIN, ours), (PLAIN, theirs)))}
+            results["tasks a second"] = each(folder, ((OURS, COMMAND), (THEIRS, COMMAND)))
             source = folder / "big"
             source.write_bytes(os.urandom(COPY_MB * 10**6))
             empty = folder / "small"
