@@ -229,7 +229,10 @@ def cause(
         look = _Cause(levels, server, levels[-1]["concurrency"])
         # A server that queues while its running requests sit at the cap is capped, whatever noise makes of the last step.
         scaling = ("still-scaling", "the last step still gains 10 % or more per doubling", "measure at higher concurrency")
-        return look.client() or look.cap() or scaling
+        # As many streams as the cap queue for moments only, when one hands over to the next.
+        running = [value for value in look.running if value]
+        crowded = bool(running) and levels[-1]["concurrency"] > max(running) * 1.05
+        return look.client() or (look.cap() if crowded else None) or scaling
     look = _Cause(levels, server, knee_at if knee_at is not None else levels[0]["concurrency"])
     for rule in (look.client, look.cap, look.frontend, look.prefill, look.gpu):
         found = rule()

@@ -133,6 +133,7 @@ def test_prompts_that_repeat_are_cached_and_the_clients_are_not(release):
 
 @pytest.mark.serial
 def test_the_plateau_is_the_caps_and_moves_with_it(release):
+    release.set(time_scale=4)  # slow enough for a busy machine: the client must not be what limits
     levels = {"concurrency": (4, 8, 16, 32), "requests_per_slot": 2, "output_len": 24}
     url = release.serve("--max-running-requests", "8", "--disable-flashinfer-autotune")
     result, code = measure(url, **levels)
@@ -150,6 +151,7 @@ def test_the_plateau_is_the_caps_and_moves_with_it(release):
 
 @pytest.mark.serial
 def test_a_full_cache_is_named(release):
+    release.set(time_scale=4)
     url = release.serve("--max-total-tokens", "500")
     result, _ = measure(url, concurrency=(4, 16, 32), output_len=32, requests_per_slot=2)
     assert result["plateau"]["cause"] == "kv-cache-full", result["plateau"]
