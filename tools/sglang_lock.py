@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Lock what releases of sglang depend on, with hashes, for Linux on x86-64 and every Python that the release takes.
+
+    tools/sglang_lock.py VERSION...       write roles/sglang_venv/files/locks/sglang-VERSION.txt
+
+A developer's tool; it asks the package index that uv is configured with, and writes no address of it. The requirements are those of the
+wheel with the patches for GLM-5 applied, so that transformers is one that knows glm_moe_dsa.
+"""
+
+from __future__ import annotations
+
+import email
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Final
+
+from sglang_flags import ROOT, wheel
+
+from gpunode.sglang.profiles_data import PINS
+from gpunode.wheelpatch.catalogue import PATCHES
+from gpunode.wheelpatch.edit import apply_edit, selected
+from gpunode.wheelpatch.wheel import METADATA
+
+TARGET: Final = ROOT / "roles/sglang_venv/files/locks"
+SETTINGS: Final = """[project]
+name = "lock"
+version = "0"
+[tool.uv]
+environments = ["sys_platform == 'linux' and platform_machine == 'x86_64' and python_version < '3.14'"]
+"""
+
+
+def requirements(version: str) -> list[str]:
+    """What the patched wheel requires, extras left out."""
+    with zipfile.ZipFile(wheel(version)) as archive:
+        text = archive.read(next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))).decode()
+    for patch in selected(PATCHES, "sglang", version, "sm120", "glm_moe_dsa"):
+        for edit in patch.edits:
+            if edit.path == METADATA:
+                text, _ = apply_edit(text, edit)
+    found = email.message_from_string(text).get_all("Requires-Dist") or []
+    return [requirement for requirement in found if "extra ==" not in requirement]
+
+
+def lock(version: str, uv: str) -> Path:
+    """Write the lock of one release."""
+    target = TARGET / f"sglang-{version}.txt"
+    TARGET.mkdir(parents=True, exist_ok=True)
+    python = re.sub(r"[^0-9.]", "", PINS[version]["python"])
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "pyproject.toml").write_text(SETTINGS)
+        source = Path(folder) / "requirements.in"
+        source.write_text("\n".join(requirements(version)) + "\n")
+        command = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", python, "--prerelease=if-necessary-or-explicit",
+                   "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url", str(source), "--output-file", str(target)]  # fmt: skip
+        subprocess.run(command, check=True, cwd=folder)
+    head = f"# Locked by tools/sglang_lock.py for sglang {version}; do not edit.\n"
+    target.write_text(head + target.read_text())
+    return target
+
+
+def main() -> int:
+    """Lock each version that is named."""
+    uv = shutil.which("uv")
+    if uv is None or not sys.argv[1:]:
+        print(__doc__, file=sys.stderr)
+        return 2
+    for version in sys.argv[1:]:
+        path = lock(version, uv)
+        print(f"{path.relative_to(ROOT)}: {sum(1 for line in path.read_text().splitlines() if '==' in line)} packages")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
