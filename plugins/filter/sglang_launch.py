@@ -12,7 +12,7 @@ from ansible.errors import AnsibleFilterError
 
 from gpunode.checkpoint.fit import findings as fit_findings
 from gpunode.checkpoint.fit import fit
-from gpunode.checkpoint.shape import Shape
+from gpunode.checkpoint.shape import Shape, moe_shape
 from gpunode.findings import ERROR, by_consequence, verdict
 from gpunode.sglang.flags import UnknownVersionError
 from gpunode.sglang.launch_check import check_launch
@@ -84,8 +84,43 @@ def checkpoint_fit(checkpoint: Mapping[str, Any], flags: Mapping[str, Any], gpu_
     }
 
 
+def moe_tuning(checkpoint: Mapping[str, Any], flags: Mapping[str, Any], device: str, triton: str = "") -> dict[str, Any]:
+    """What tuning the fused Triton MoE kernel would be for: E, N, the file that sglang looks for, and why it would have no effect.
+
+    ``device`` is the GPU's name as the driver tells it, ``triton`` the installed version of triton. ``no_effect`` is empty where it helps.
+    """
+    plain = {str(name).lstrip("-"): value for name, value in flags.items()}
+    shape = Shape(**checkpoint["shape"])
+    runner = str(plain.get("moe-runner-backend") or "auto")
+    fp4 = "fp4" in f"{plain.get('quantization') or ''} {shape.quantization}".lower()
+    try:
+        experts, columns = moe_shape(shape, int(plain.get("tp-size") or 1), fused=not plain.get("disable-shared-experts-fusion"))
+    except ValueError as error:
+        raise AnsibleFilterError(f"nothing to tune: {error}") from error
+    reasons = []
+    if runner not in {"auto", "triton"}:
+        reasons.append(f"the server runs its experts with {runner}, which reads no Triton configuration")
+    if fp4:
+        reasons.append(
+            "the experts are FP4, for which sglang's tuning has no data type (FP4 runs on flashinfer_cutlass, tuned at each start)"
+        )
+    dtype = ",dtype=fp8_w8a8" if "fp8" in f"{plain.get('quantization') or ''} {shape.quantization}".lower() and not fp4 else ""
+    return {
+        "E": experts,
+        "N": columns,
+        "file": f"E={experts},N={columns},device_name={device.replace(' ', '_')}{dtype}.json",
+        "folder": f"configs/triton_{triton.replace('.', '_')}" if triton else "configs",
+        "no_effect": "; ".join(reasons),
+    }
+
+
 class FilterModule:
     """Ansible's filter interface."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"sglang_profile": sglang_profile, "sglang_check_launch": sglang_check_launch, "checkpoint_fit": checkpoint_fit}
+        return {
+            "sglang_profile": sglang_profile,
+            "sglang_check_launch": sglang_check_launch,
+            "checkpoint_fit": checkpoint_fit,
+            "moe_tuning": moe_tuning,
+        }
