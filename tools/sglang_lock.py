@@ -19,12 +19,11 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from sglang_flags import ROOT, wheel
-
 from gpunode.sglang.profiles_data import PINS
 from gpunode.wheelpatch.catalogue import PATCHES
 from gpunode.wheelpatch.edit import apply_edit, selected
 from gpunode.wheelpatch.wheel import METADATA
+from sglang_flags import ROOT, wheel
 
 TARGET: Final = ROOT / "roles/sglang_venv/files/locks"
 SETTINGS: Final = """[project]
@@ -56,8 +55,9 @@ def lock(version: str, uv: str) -> Path:
         (Path(folder) / "pyproject.toml").write_text(SETTINGS)
         source = Path(folder) / "requirements.in"
         source.write_text("\n".join(requirements(version)) + "\n")
-        command = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", python, "--prerelease=if-necessary-or-explicit",
-                   "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url", str(source), "--output-file", str(target)]  # fmt: skip
+        command = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", python]
+        command += ["--prerelease=if-necessary-or-explicit", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
+        command += [str(source), "--output-file", str(target)]
         subprocess.run(command, check=True, cwd=folder)
     head = f"# Locked by tools/sglang_lock.py for sglang {version}; do not edit.\n"
     target.write_text(head + target.read_text())
