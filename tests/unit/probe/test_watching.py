@@ -146,7 +146,7 @@ def test_ctrl_c_gives_what_there_is(lab):
 
     before = time.monotonic()
     result = lab.measure(on_event=interrupt)
-    assert time.monotonic() - before < 5
+    assert time.monotonic() - before < 30  # a second as a rule; on a machine at its limit never much beyond a pair's own deadline
     assert result["interrupted"] is True
     assert result["complete"] is False
     found = statuses(result)
