@@ -114,6 +114,16 @@ _REBOOT_TRIGGER = """\
 rm -f "/run/pve/reboot-$1"
 exec systemd-run --quiet --collect --no-block /usr/sbin/pct start "$1"
 """
+_ATTACH = """\
+#!/bin/sh
+# A guest runs with what this machine can follow of its configuration: whoever is attached to it does too.
+if [ "$1" = -n ] && [ -e "/run/pve/lxc/$2.conf" ]; then
+    id=$2
+    shift 2
+    exec /usr/bin/lxc-attach -n "$id" -f "/run/pve/lxc/$id.conf" "$@"
+fi
+exec /usr/bin/lxc-attach "$@"
+"""
 _USER_CFG = "user:root@pam:1:0::::::\n"
 
 
@@ -169,6 +179,7 @@ def install(tree: Path, node: str, source: Path | None = None) -> None:
         _link(tree / "etc/systemd/system/multi-user.target.wants" / name, f"/etc/systemd/system/{name}")
     _put(tree / "usr/share/lxc/hooks/lxc-pve-poststop-hook", _POST_STOP, 0o755)
     _put(tree / "usr/share/lxc/lxc-pve-reboot-trigger", _REBOOT_TRIGGER, 0o755)
+    _put(tree / "usr/local/bin/lxc-attach", _ATTACH, 0o755)
     for name in ("subuid", "subgid"):
         _keep(tree / "etc" / name, "root:100000:65536\n", 0o644)
     pve = tree / "etc/pve"

@@ -385,7 +385,7 @@ ENVIRONMENT: Final = (
 PIPE_BYTES: Final = 65536
 """What a pipe takes without a reader. Source: pipe(7)."""
 
-ATTACH: Final = "/usr/bin/lxc-attach"
+ATTACH: Final = "lxc-attach"
 """What ``pct exec`` becomes after it has seen that the container runs on this node."""
 
 GONE: Final = re.compile(rb"lxc-attach: \S+ .*(?:Failed to get init pid|Connection refused|No such process)")
@@ -455,7 +455,7 @@ class Connection(SshConnection):
         if self.get_option("pct_shortcut"):
             # The shell knows by itself whether it is root's: no program is started for that.
             run = (
-                f"a={shlex.quote(f'{pct} exec {vmid}')}; [ -O / ] && [ -x {ATTACH} ]"
+                f"a={shlex.quote(f'{pct} exec {vmid}')}; [ -O / ] && command -v {ATTACH} >/dev/null"
                 f" && grep -q ' @/var/lib/lxc/{vmid}/command$' /proc/net/unix && a='{ATTACH} -n {vmid} --clear-env'; $a -- {inner}"
             )
         return f"{run}; r=$?; [ $r -ne 255 ] || {{ printf '\\n{MARK}%s' \"$({pct} status {vmid} 2>&1 </dev/null)\" >&2; r=254; }}; exit $r"
