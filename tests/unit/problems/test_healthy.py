@@ -182,7 +182,7 @@ WARNING: Running pip as the 'root' user can result in broken permissions and con
 Requirement already satisfied: numpy in /srv/venv/lib/python3.12/site-packages (2.3.1)
 Building wheel for flash-attn (pyproject.toml): finished with status 'done'
 [12/72] c++ -MMD -MF flash_fwd.o error_handling.o -DTORCH_EXTENSION_NAME
-Get:1 http://deb.debian.org/debian trixie/main amd64 liberror-perl all 0.17030-1 [26.9 kB]
+Get:1 http://archive.example.org/debian trixie/main amd64 liberror-perl all 0.17030-1 [26.9 kB]
 Setting up libnvidia-ml1:amd64 (595.71.05-1) ...
 Fetching 90 files: 100%|##########| 90/90 [12:01<00:00,  8.01s/it]
 """,

@@ -126,7 +126,7 @@ PROBLEMS = (
             Sign(r"NameResolutionError|getaddrinfo failed"),
         ),
         shows=(
-            "Err:1 http://deb.debian.org/debian trixie InRelease\n  Temporary failure resolving 'deb.debian.org'",
+            "Err:1 http://archive.example.org/debian trixie InRelease\n  Temporary failure resolving 'archive.example.org'",
             "socket.gaierror: [Errno -2] Name or service not known",
         ),
         unlike=("nameserver 192.0.2.53",),
