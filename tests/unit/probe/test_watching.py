@@ -15,6 +15,8 @@ from tests.unit.probe.conftest import ROOT, statuses
 
 from gpunode_tools.probe import LocalSession, command
 
+pytestmark = pytest.mark.serial
+
 
 def workers_of(watcher: int) -> list[int]:
     """Processes whose parent is the watcher."""

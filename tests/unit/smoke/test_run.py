@@ -16,6 +16,8 @@ from gpunode_tools.smoke.dialects import Prompts, Shape
 
 ROOT = Path(__file__).resolve().parents[3]
 
+pytestmark = pytest.mark.serial
+
 
 @pytest.mark.parametrize("endpoint", ["completions", "chat", "generate"])
 @pytest.mark.parametrize("per_chunk", [1, 4])
