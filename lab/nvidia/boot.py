@@ -9,10 +9,12 @@ import contextlib
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
-from . import config_space, kernel, kmsg, model, modules, numa, paths, pci, shims, state
+from . import config_space, driver_core, kernel, kmsg, model, modules, numa, paths, pci, shims, state
 
 _TUPLE = r"(?:^|\s)(?:amd_|intel_)?iommu=(\S+)"
 _MS_BIND_REC = 4096 | 16384
@@ -125,6 +127,8 @@ def _assign(faults: dict[str, Any]) -> None:
                 "srcversion": "",
                 "size": 3571712,
             }
+        if vfio:
+            now["vfio_ids"] = [driver_core.IDS]
         for gpu in now["gpus"]:
             if gpu["driver"] is not None:
                 continue
@@ -209,6 +213,7 @@ def prepare(cmdline: str) -> None:
         now["secure_boot"] = bool(faults.get("secure-boot"))
         now["faults"] = {name: value for name, value in faults.items() if name == "nvidia-smi-hang"}
         _log(cmdline, now)
+        driver_core.make_controls()
         pci.build(now)
         if Path("/") == paths.ROOT:
             _copy_tree(Path("/sys/module"), paths.SYS_MODULE)
@@ -226,5 +231,6 @@ def main() -> None:
     from . import secure_boot
 
     secure_boot.power_on()
+    subprocess.Popen([sys.executable, "-m", driver_core.__name__], stdin=subprocess.DEVNULL, start_new_session=True)
     _assign(state.faults())
     _cold_plug()

@@ -288,7 +288,7 @@ def clear() -> None:
         now["secure_boot"] = False
         for gpu in now["gpus"]:
             gpu.update(gen=model.MAX_GEN, width=model.MAX_WIDTH, aer_correctable=0, replays=0)
-            if gpu["slot"] in kept.get("gpu-vfio", []):
+            if gpu["slot"] in kept.get("gpu-vfio", []) and gpu["driver"] == "vfio-pci":
                 kernel.bind(now, gpu)
             if kept.get("acs-on") or str(gpu["slot"]) in kept.get("link-width", {}) | kept.get("link-speed", {}):
                 pci.configure(gpu, boot.acs_word(now["iommu"]))

@@ -26,6 +26,7 @@ SYS_PCI_DEVICES = RUN / "sys/devices-pci"
 SYS_MODULE = RUN / "sys/module"
 SYS_IOMMU = RUN / "sys/iommu_groups"
 SYS_CLASS_IOMMU = RUN / "sys/class-iommu"
+CONTROL = RUN / "control"  # pipes behind the files of sysfs to which one writes
 
 # The channel between the "driver" and its tools. It lies below /proc/driver because that is what a guest is shown anyway.
 PRIVATE = ".lab"

@@ -14,6 +14,7 @@ from . import config_space, model, paths
 from .state import write
 
 GIB = 1 << 30
+CONTROLS = ("bind", "unbind", "new_id", "remove_id")  # to which one writes; driver_core.py answers
 MIB = 1 << 20
 _SPEEDS = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}
 _AER = ("RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "NonFatalErr", "CorrIntErr", "HeaderOF")
@@ -142,7 +143,8 @@ def links(state: dict[str, Any]) -> None:
         if gpu["lost"]:
             _raw(path, config_space.lost())
             write(path / "revision", "0xff\n")
-    registered = {"nvidia": "nvidia" in state["loaded"], "nouveau": "nouveau" in state["loaded"], "vfio-pci": bool(drivers["vfio-pci"])}
+    state["vfio"] = bool(state.get("vfio") or drivers["vfio-pci"])  # once loaded, it stays
+    registered = {"nvidia": "nvidia" in state["loaded"], "nouveau": "nouveau" in state["loaded"], "vfio-pci": state["vfio"]}
     for name, bound in drivers.items():
         place = paths.SYS_PCI_BUS / "drivers" / name
         if place.is_dir():
@@ -153,8 +155,8 @@ def links(state: dict[str, Any]) -> None:
             place.mkdir(parents=True, exist_ok=True)
             for gpu in bound:
                 _link(place / gpu["bdf"], f"../../../../devices/pci{gpu['root']}/{gpu['port']}/{gpu['bdf']}")
-            for control in ("bind", "unbind", "new_id", "remove_id"):
-                (place / control).touch()
+            for control in CONTROLS:
+                _link(place / control, str(paths.CONTROL / f"{name}.{control}"))
         elif place.is_dir():
             shutil.rmtree(place)
 
@@ -197,6 +199,7 @@ def build(state: dict[str, Any]) -> None:
     for name in ("devices", "drivers/pcieport", "slots"):
         (paths.SYS_PCI_BUS / name).mkdir(parents=True)
     write(paths.SYS_PCI_BUS / "rescan", "")
+    _link(paths.SYS_PCI_BUS / "drivers_probe", str(paths.CONTROL / "drivers_probe"))
     group = 0
     for gpu in state["gpus"]:
         functions = [

@@ -436,3 +436,60 @@ def test_faults_take_the_words_of_the_command_line(nvidia):
     assert faults._DKMS_FILE.read_text() == "LAB_TOO_NEW := 7.0.16-2-pve\n"
     faults.FAULTS["dkms-fails"]()
     assert faults._DKMS_FILE.read_text() == "LAB_TOO_NEW := %\n"
+
+
+# ------------------------------------------------------------------------------------------------- who drives a device
+
+
+def driver_of(world, slot):
+    return world.module("state").read()["gpus"][slot]["driver"]
+
+
+def place_of(world, slot):
+    return world.module("pci").folder(world.module("state").read()["gpus"][slot])
+
+
+def test_a_device_goes_to_who_is_allowed_to_have_it(nvidia, monkeypatch):
+    boot(nvidia)
+    load(nvidia, monkeypatch, "nvidia")
+    nvidia.module("faults").FAULTS["gpu-vfio"]("2")
+    core, bdf = nvidia.module("driver_core"), "0000:51:00.0"
+    core.answer("unbind", "nvidia", bdf)  # not nvidia's: refused
+    assert driver_of(nvidia, 2) == "vfio-pci"
+    core.answer("unbind", "vfio-pci", bdf + "\n")
+    assert driver_of(nvidia, 2) is None
+    assert not (place_of(nvidia, 2) / "driver").exists()
+    (place_of(nvidia, 2) / "driver_override").write_text("vfio-pci\n")
+    core.answer("drivers_probe", "", bdf)
+    assert driver_of(nvidia, 2) == "vfio-pci"
+    core.answer("unbind", "vfio-pci", bdf)
+    core.answer("bind", "nvidia", bdf)
+    assert driver_of(nvidia, 2) is None
+    (place_of(nvidia, 2) / "driver_override").write_text("\n")
+    core.answer("drivers_probe", "", bdf)
+    assert driver_of(nvidia, 2) == "nvidia"
+    assert (place_of(nvidia, 2) / "driver_override").read_text() == "(null)\n"
+    assert (place_of(nvidia, 2) / "driver").readlink().name == "nvidia"
+    assert nvidia.module("state").read()["gpus"][2]["minor"] == 2  # the one that it left
+
+
+def test_a_driver_that_is_told_new_ids_takes_what_is_free(nvidia, monkeypatch):
+    boot(nvidia)
+    core = nvidia.module("driver_core")
+    with nvidia.module("state").change() as now:
+        now["vfio"] = True
+        nvidia.module("kernel").render(now)
+    core.answer("new_id", "vfio-pci", "10de 2bb5")
+    assert {driver_of(nvidia, slot) for slot in range(8)} == {"vfio-pci"}
+    core.answer("remove_id", "vfio-pci", "10de 2bb5")
+    core.answer("unbind", "vfio-pci", "0000:11:00.00000:31:00.0")  # two writes without line ends
+    core.answer("drivers_probe", "", "0000:11:00.0")
+    assert [driver_of(nvidia, slot) for slot in range(3)] == [None, None, "vfio-pci"]
+
+
+def test_the_files_to_which_one_writes_are_pipes(nvidia):
+    boot(nvidia)
+    nvidia.module("faults").FAULTS["gpu-vfio"]("0")
+    assert (place_of(nvidia, 0) / "driver").readlink().name == "vfio-pci"
+    bus = nvidia.root / "run/lab/nvidia/sys/bus-pci"
+    assert all(path.is_fifo() for path in (bus / "drivers_probe", bus / "drivers/vfio-pci/unbind", bus / "drivers/vfio-pci/bind"))
