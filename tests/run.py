@@ -15,6 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
 TEST_LAB_INDEX = "20"
 """The scenarios use a lab of their own: a lab that somebody looks at stays as it is."""
+REPEAT = ("--reruns", "3", "--reruns-delay", "5")
+"""Tests marked serial measure against a clock: on a machine that was just busy elsewhere they are measured again, a fault fails four times."""
+MESSAGE_SHOWN = 600
+"""Characters of a failure's message repeated at the end: an assertion with its values."""
 
 
 @dataclass
@@ -53,19 +57,30 @@ def pytest(name: str, tally: Tally, *arguments: str, markers: str = "") -> None:
         if not report.exists():
             tally.count(name, ok=False)
             return
-        suites = ET.parse(report).getroot().iter("testsuite")
+        root = ET.parse(report).getroot()
         total = failed = skipped = 0
-        for suite in suites:
+        for suite in root.iter("testsuite"):
             total += int(suite.get("tests", 0))
             failed += int(suite.get("failures", 0)) + int(suite.get("errors", 0))
             skipped += int(suite.get("skipped", 0))
         tally.passed += total - failed - skipped
         tally.skipped += skipped
         tally.failed += failed
-        if failed:
-            tally.failures.append(f"{name} ({failed} tests)")
-        elif not ok or total == 0:
+        tally.failures += [f"{name}: {failure}" for failure in _failures(root)]
+        if not failed and (not ok or total == 0):
             tally.count(f"{name} (ended badly or ran nothing)", ok=False)
+
+
+def _failures(root: ET.Element) -> list[str]:
+    """Name each test that failed with the start of what it said, so that the end of a long log is enough."""
+    found = []
+    for case in root.iter("testcase"):
+        for kind in ("failure", "error"):
+            for element in case.findall(kind):
+                said = (element.get("message") or "").strip()[:MESSAGE_SHOWN]
+                where = (element.text or "").strip().splitlines()[-1:]
+                found.append(f"{case.get('classname')}::{case.get('name')}: {said} {' '.join(where)}")
+    return found
 
 
 def _markers(wanted: str) -> list[str]:
@@ -94,7 +109,7 @@ def lint(tally: Tally) -> None:
 def unit(tally: Tally) -> None:
     """Unit tests, on all cores."""
     pytest("unit", tally, "tests/unit", "-n", "auto", "-q", markers="not serial")
-    pytest("unit, one at a time", tally, "tests/unit", "-q", markers="serial")
+    pytest("unit, one at a time", tally, "tests/unit", "-q", *REPEAT, markers="serial")
 
 
 def contract(tally: Tally) -> None:

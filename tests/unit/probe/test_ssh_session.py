@@ -13,6 +13,7 @@ from pathlib import Path
 
 import paramiko
 import pytest
+from paramiko.common import cMSG_CHANNEL_SUCCESS
 from tests.unit.probe.conftest import statuses
 from tests.unit.probe.test_watching import gone, workers_of
 
@@ -24,6 +25,7 @@ class Server(paramiko.ServerInterface):
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
+        self.accepted = threading.Event()
 
     def check_auth_none(self, username):
         return paramiko.AUTH_SUCCESSFUL
@@ -46,8 +48,8 @@ class Server(paramiko.ServerInterface):
                 process.stdin.write(data)
             process.stdin.close()
 
-    @staticmethod
-    def answer(channel, process):
+    def answer(self, channel, process):
+        self.accepted.wait()  # sshd says yes to the request before the command's first word, and before its end
         while data := os.read(process.stdout.fileno(), 1 << 16):
             try:
                 channel.sendall(data)
@@ -63,11 +65,20 @@ class Server(paramiko.ServerInterface):
             channel.close()
 
 
+class Transport(paramiko.Transport):
+    """The server's side: tells the server when its yes to a request is on the wire."""
+
+    def _send_user_message(self, data):
+        super()._send_user_message(data)
+        if data.asbytes().startswith(cMSG_CHANNEL_SUCCESS):
+            self.server_object.accepted.set()
+
+
 @pytest.fixture
 def ssh():
     """A channel to a server of this process, and that server."""
     here, there = socket.socketpair()
-    server, transport = Server(), paramiko.Transport(there)
+    server, transport = Server(), Transport(there)
     transport.add_server_key(paramiko.ECDSAKey.generate())
     threading.Thread(target=transport.start_server, kwargs={"server": server, "event": threading.Event()}, daemon=True).start()
     client = paramiko.Transport(here)
