@@ -2,6 +2,7 @@
 """Lock what releases of sglang depend on, with hashes, for Linux on x86-64 and every Python that the release takes.
 
     tools/sglang_lock.py VERSION...       write roles/sglang_venv/files/locks/sglang-VERSION.txt
+    tools/sglang_lock.py router-VERSION   write roles/llm_gateway/files/locks/sglang-router-VERSION.txt, the router itself included
 
 A developer's tool; it asks the package index that uv is configured with, and writes no address of it. The requirements are those of the
 wheel with the patches for GLM-5 applied, so that transformers is one that knows glm_moe_dsa.
@@ -26,6 +27,10 @@ from gpunode.wheelpatch.wheel import METADATA
 from sglang_flags import ROOT, wheel
 
 TARGET: Final = ROOT / "roles/sglang_venv/files/locks"
+ROUTER_TARGET: Final = ROOT / "roles/llm_gateway/files/locks"
+ROUTER: Final = "router-"
+ROUTER_PYTHON: Final = "3.11"
+"""Python of the oldest Debian that the role supports."""
 SETTINGS: Final = """[project]
 name = "lock"
 version = "0"
@@ -48,13 +53,16 @@ def requirements(version: str) -> list[str]:
 
 def lock(version: str, uv: str) -> Path:
     """Write the lock of one release."""
-    target = TARGET / f"sglang-{version}.txt"
-    TARGET.mkdir(parents=True, exist_ok=True)
-    python = re.sub(r"[^0-9.]", "", PINS[version]["python"])
+    if version.startswith(ROUTER):
+        wanted, python, target = [f"sglang-router=={version.removeprefix(ROUTER)}"], ROUTER_PYTHON, ROUTER_TARGET / f"sglang-{version}.txt"
+    else:
+        wanted, python = requirements(version), re.sub(r"[^0-9.]", "", PINS[version]["python"])
+        target = TARGET / f"sglang-{version}.txt"
+    target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "pyproject.toml").write_text(SETTINGS)
         source = Path(folder) / "requirements.in"
-        source.write_text("\n".join(requirements(version)) + "\n")
+        source.write_text("\n".join(wanted) + "\n")
         command = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", python]
         command += ["--prerelease=if-necessary-or-explicit", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
         command += [str(source), "--output-file", str(target)]
