@@ -91,6 +91,7 @@ requests:
   returned: when it was drained
 """
 
+import socket
 import time
 import typing as t
 import urllib.error
@@ -120,7 +121,7 @@ def ask(method: str, url: str, key: str, body: bytes | None = None) -> tuple[int
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode(errors="replace")
     except (OSError, ValueError) as error:
-        raise GatewayError(f"{url} does not answer: {getattr(error, 'reason', error)}") from error
+        raise GatewayError(f"{url} does not answer {socket.gethostname()}: {getattr(error, 'reason', error)}") from error
 
 
 def read(path: str) -> str:
