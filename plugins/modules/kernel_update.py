@@ -1,11 +1,11 @@
 #!/usr/bin/python
-"""Ansible module: plan and record of a kernel update that is a transaction."""
+"""Ansible module: plan and record of an update of the kernel, or of the driver, that is a transaction."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kernel_update
-short_description: Plan and record of a kernel update
+short_description: Plan and record of an update of the kernel or the driver
 description:
   - Without O(step) and O(outcome) it plans; it reads the kernels, the offered packages and the record of an earlier run on this node, and
     says which steps are left. Nothing is changed.
@@ -15,12 +15,19 @@ options:
     description: File of the record.
     type: path
     default: /var/lib/gpunode/kernel-update.json
+  kind:
+    description: What is updated.
+    type: str
+    choices: [kernel, driver]
+    default: kernel
   release:
-    description: Kernel to update to. Empty takes the newest that is offered or installed.
+    description: Kernel release or driver version to update to. Empty takes the newest kernel that is offered or installed.
     type: str
     default: ""
   package:
-    description: Metapackage whose kernel is offered. Empty takes that of the running series, such as V(proxmox-kernel-7.0).
+    description:
+      - Metapackage whose kernel is offered. Empty takes that of the running series, such as V(proxmox-kernel-7.0). Of a driver, the package
+        that brings the source of its modules.
     type: str
     default: ""
   step:
@@ -65,9 +72,9 @@ record:
   returned: always
 plan:
   description:
-    - What a run would do, as from, to, steps, resumed (an interrupted transaction goes on), cause (why it goes back), packages, metas,
-      pins_before, own_packages (those that the transaction brought), console (what to choose at the boot menu to get the old kernel),
-      problems (why it must not begin) and text (lines for a person).
+    - What a run would do, as kind, kernel (the one to stay on), from, to, steps, resumed (an interrupted transaction goes on), cause (why
+      it goes back), packages, metas, pins_before, own_packages (those that the transaction brought), console (what to choose at the boot
+      menu to get the old kernel), problems (why it must not begin) and text (lines for a person).
   type: dict
   returned: when planning
 back:
@@ -88,7 +95,7 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.gpunode import kernel_host, kernel_update, kernels
+from ansible.module_utils.gpunode import driver_update, kernel_host, kernel_update, update_plan
 
 
 def load(path: Path) -> dict | None:
@@ -118,99 +125,12 @@ def save(path: Path, record: dict) -> None:
     os.close(folder)
 
 
-def make_plan(module: AnsibleModule, run: object, record: dict | None) -> dict:
-    """Read the host and say what a run would do."""
-    host = kernel_host.read(run)
-    running, boot_id, installed = host["running"], host["boot_id"], list(host["kernels"])
-    resumed = kernel_update.is_open(record)
-    meta = module.params["package"] or f"proxmox-kernel-{kernels.series(running)}"
-    offered = kernels.parse_depends(run(["apt-cache", "show", "--no-all-versions", meta])[1])
-    source = record["from"] if resumed else running
-    target = record["to"] if resumed else kernel_update.choose_target(module.params["release"], offered, installed, running)
-    cause = kernel_update.failure_of(record, running, boot_id) if resumed else ""
-    plan = {
-        "from": source,
-        "to": target,
-        "steps": kernel_update.steps(record, running, boot_id) if target else [],
-        "resumed": resumed,
-        "cause": cause,
-        "running": running,
-        "pins_before": record["pins_before"] if resumed else kernel_update.pins_before(record, host["pins"]),
-        "console": host["boot"]["console"].get(source, ""),
-        "loader": host["boot"]["loader"],
-        "problems": [],
-    }
-    packages, problems = choose_packages(run, target, target in installed) if target and not cause else ([], [])
-    plan["packages"] = packages
-    plan["own_packages"] = record["own_packages"] if resumed and "own_packages" in record else missing(run, packages)
-    headers = meta.replace("kernel", "headers", 1)
-    plan["metas"] = [meta, headers] if target and offered == target else []
-    plan["settled_pins"] = kernel_update.settled_pins(record, installed_after(record, installed)) if resumed else None
-    plan["kept_pin"] = kernel_update.kept_pin(plan["pins_before"], target, sorted({*installed, target})) if target else ""
-    if not resumed:
-        plan["problems"] = problems
-        if host["boot"]["unread"]:
-            plan["problems"] += [f"what the boot loader does cannot be read: {reason}" for reason in host["boot"]["unread"]]
-    plan["text"] = describe(plan)
-    return plan
-
-
-def installed_after(record: dict, installed: list[str]) -> list[str]:
-    """The kernels that are left when the packages that the transaction brought are gone."""
-    taken = any(package.startswith(f"proxmox-kernel-{record['to']}") for package in record.get("own_packages", []))
-    return [release for release in installed if not (taken and release == record["to"])]
-
-
-def missing(run: object, packages: list[str]) -> list[str]:
-    """Those packages that dpkg has not installed."""
-    return [name for name in packages if run(["dpkg-query", "--show", "--showformat=${db:Status-Abbrev}", name])[1][:2] != "ii"]
-
-
-def choose_packages(run: object, target: str, is_installed: bool) -> tuple[list[str], list[str]]:
-    """The packages of a kernel and its headers, and why there are none."""
-    signed, plain, headers = f"proxmox-kernel-{target}-signed", f"proxmox-kernel-{target}", f"proxmox-headers-{target}"
-    known = {name: kernels.parse_candidate(run(["apt-cache", "policy", name])[1]) for name in (signed, plain, headers)}
-    problems = []
-    if not known[headers]:
-        problems.append(
-            f"apt offers no {headers}: DKMS could build no driver for {target}. Wait until the headers are published, or add the "
-            "repository that has them (`apt-cache policy proxmox-headers-*`)"
-        )
-    if not known[signed] and not known[plain] and not is_installed:
-        problems.append(f"apt offers neither {signed} nor {plain}: `apt-cache search proxmox-kernel` lists what there is")
-    kernel = signed if known[signed] else plain
-    return [name for name in (kernel, headers) if known[name]], problems
-
-
-def describe(plan: dict) -> list[str]:
-    """The plan for a person."""
-    if not plan["to"]:
-        return [f"Nothing to do: {plan['from']} runs, and no newer kernel is offered or installed."]
-    lines = [f"Kernel {plan['from']} -> {plan['to']} ({plan['loader']})."]
-    if plan["resumed"]:
-        lines.append(f"An interrupted update goes on with: {', '.join(plan['steps']) or 'nothing'}.")
-    else:
-        lines.append(f"Steps: {', '.join(plan['steps'])}.")
-    if plan["cause"]:
-        lines.append(f"It failed, and goes back: {plan['cause']}.")
-    if plan["own_packages"]:
-        lines.append(f"Packages: {', '.join(plan['own_packages'])}.")
-    pin = plan["pins_before"]["pin"]
-    after = f"{plan['kept_pin']} pinned" if plan["kept_pin"] else "no pin, the newest kernel boots"
-    lines.append(f"Pins now: {pin or 'none'}; while the update runs: {plan['from']}; when it was kept: {after}.")
-    lines.append(
-        f"Should the node not come up: {plan['to']} is pinned for one boot, but only a boot that reaches user space clears that. "
-        f'At the console choose "{plan["console"] or plan["from"]}" in the boot menu, then run this playbook again.'
-    )
-    lines += [f"It must not begin: {problem}." for problem in plan["problems"]]
-    return lines
-
-
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "default": "/var/lib/gpunode/kernel-update.json"},
+            "kind": {"type": "str", "choices": ["kernel", "driver"], "default": "kernel"},
             "release": {"type": "str", "default": ""},
             "package": {"type": "str", "default": ""},
             "step": {"type": "str"},
@@ -237,15 +157,17 @@ def main() -> None:
             if not record or "before" not in record:
                 module.fail_json(msg=f"{path} holds nothing to compare with: the step baseline has not been done.")
             after = kernel_update.summary_of(module.params["host"])
-            module.exit_json(changed=False, record=record, differences=kernel_update.differences(record["before"], after))
-        module.exit_json(changed=False, record=record, plan=make_plan(module, run, record))
+            before = kernel_update.expected(record)
+            module.exit_json(changed=False, record=record, differences=kernel_update.differences(before, after))
+        plan = update_plan.of_kind(module.params["kind"], run, record, module.params["release"], module.params["package"])
+        module.exit_json(changed=False, record=record, plan=plan)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     if record is None or (step is not None and not kernel_update.is_open(record)):
         record = {"schema": kernel_update.SCHEMA, "began": now, "history": [], "boot_ids": {}}
     record |= module.params["set"]
     if step is not None:
         record["step"] = step
-        record["boot_ids"].setdefault(step, kernel_host.text_of(Path("/proc/sys/kernel/random/boot_id")).strip())
+        record["boot_ids"].setdefault(step, kernel_host.text_of(kernel_host.BOOT_ID).strip())
         record["history"].append({"step": step, "at": now})
         if module.params["host"] is not None:
             record["before"] = kernel_update.summary_of(module.params["host"])
@@ -255,7 +177,8 @@ def main() -> None:
         record |= {"outcome": outcome, "ended": now}
     if not module.check_mode:
         save(path, record)
-    back = {"back": kernel_update.back_steps(record.get("step", "baseline"))} if cause is not None else {}
+    way_back = driver_update.back_steps if record.get("kind") == "driver" else kernel_update.back_steps
+    back = {"back": way_back(record.get("step", "baseline"))} if cause is not None else {}
     module.exit_json(changed=True, record=record, **back)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     Run = Callable[[list[str]], "tuple[int, str, str]"]
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 ESP_LIST = Path("/etc/kernel/proxmox-boot-uuids")
 PIN = Path("/etc/kernel/proxmox-boot-pin")
 NEXT_BOOT_PIN = Path("/etc/kernel/next-boot-pin")
@@ -125,7 +126,7 @@ def read(run: Run) -> dict[str, Any]:
     dkms = read_dkms(run)
     return {
         "running": run(["uname", "-r"])[1].strip(),
-        "boot_id": text_of(Path("/proc/sys/kernel/random/boot_id")).strip(),
+        "boot_id": text_of(BOOT_ID).strip(),
         "kernels": {release: read_kernel(run, release, dkms) for release in installed()},
         "pins": kernels.parse_pins(text_of(PIN), text_of(NEXT_BOOT_PIN)),
         "boot": read_boot(run),

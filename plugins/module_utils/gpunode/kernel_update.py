@@ -118,6 +118,12 @@ def summary_of(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def expected(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What the node must be now, as ``summary_of`` gives it: what it was, with the new driver where that is what is updated."""
+    forward = record.get("kind") == "driver" and not record.get("cause")
+    return {**record["before"], **({"driver": record["to"]} if forward else {})}
+
+
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """What a boot lost, causes before consequences, each naming what was read and what to run; both as ``summary_of`` gives them."""
     lost = []
