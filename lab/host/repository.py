@@ -58,7 +58,7 @@ def kernel(release: str, config: str) -> apt.Package:
 
 
 def kernel_headers(release: str, source: headers.Headers) -> apt.Package:
-    """Return the headers of a kernel, with the ``build`` link where DKMS looks."""
+    """Return the headers of a kernel, with the links where DKMS looks; ``source`` since Debian's headers are split in two trees."""
     name = f"{release}-pve"
     tree = f"/usr/src/linux-headers-{name}"
     files: dict[str, apt.File | str] = {f"{tree}/{path}": text for path, text in headers.renamed(source, name).items()}
@@ -69,7 +69,8 @@ def kernel_headers(release: str, source: headers.Headers) -> apt.Package:
     }
     return apt.Package(
         f"proxmox-headers-{name}", release, "Proxmox Kernel Headers", fields, files,
-        links={f"/lib/modules/{name}/build": tree}, trees={tree: source.own}, trees_key=source.key, scripts=content.headers_scripts(name),
+        links={f"/lib/modules/{name}/build": tree, f"/lib/modules/{name}/source": f"/{headers.SHARED}/common"},
+        trees={tree: source.own}, trees_key=source.key, scripts=content.headers_scripts(name),
     )  # fmt: skip
 
 
