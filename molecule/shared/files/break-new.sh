@@ -1,9 +1,10 @@
 #!/bin/sh
-# break-new FAULT: the lab's fault FAULT holds while a kernel runs that does not run now; it is gone with it.
+# break-new FAULT: the lab's fault FAULT holds while another kernel or driver runs than now; it is gone with it.
 set -eu
+now="$(uname -r) $(cat /sys/module/nvidia/version)"
 cat >/usr/local/sbin/break-new-run <<END
 #!/bin/sh
-[ "\$(uname -r)" != "$(uname -r)" ] || exit 0
+[ "\$(uname -r) \$(cat /sys/module/nvidia/version)" != "$now" ] || exit 0
 cd /usr/lib/gpunode-lab
 exec python3 -c "import sys; from lab import faults; sys.exit(faults.main(sys.argv[1:]))" "\$@"
 END
