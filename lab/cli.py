@@ -20,6 +20,8 @@ from lab.node import container, image, network, parts, ssh, units
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+_ANSWER_S = 15.0  # for a node that is asked which boot it is in
+
 
 def _alone(instance: Instance) -> AbstractContextManager[None]:
     return locked(Path(f"/run/lock/gpunode-lab-{instance.index}"), "another command on this lab")
@@ -149,7 +151,10 @@ def reboot(instance: Instance, options: argparse.Namespace) -> int:
 
 def _boot_id(node: Node) -> str:
     words = ssh.command(node, ["cat", "/proc/sys/kernel/random/boot_id"])
-    return subprocess.run(words, check=False, capture_output=True, text=True).stdout.strip()
+    try:
+        return subprocess.run(words, check=False, capture_output=True, text=True, timeout=_ANSWER_S).stdout.strip()
+    except subprocess.TimeoutExpired:
+        return ""  # a connection that a node took just before it went down is never closed
 
 
 def fault(instance: Instance, options: argparse.Namespace) -> int:
