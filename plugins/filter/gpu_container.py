@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "module_utils"))
 
 from ansible.errors import AnsibleFilterError
 
-from gpunode.pve import hostgpus
+from gpunode.pve import hostgpus, vfio
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +50,16 @@ def mounts(wanted: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def taken(host: Mapping[str, Any], wanted: Any = "all") -> str:
+    """What virtual machines have of these GPUs, and the steps that release them; empty when nothing."""
+    return vfio.told(_said(hostgpus.chosen, host["gpus"], wanted))
+
+
+def vfio_cmdline(host: Mapping[str, Any], wanted: Any = "all") -> dict[str, list[str]]:
+    """What the kernel command line must have and lose so that it gives none of these GPUs to vfio-pci."""
+    return vfio.cmdline_change(host["cmdline"], [vfio.id_of(gpu) for gpu in _said(hostgpus.chosen, host["gpus"], wanted)])
+
+
 def _said(function: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return function(*arguments)
@@ -68,4 +78,6 @@ class FilterModule:
             "gpu_container_numa": numa,
             "gpu_container_stale": stale,
             "gpu_container_mp": mounts,
+            "gpu_container_taken": taken,
+            "gpu_container_vfio_cmdline": vfio_cmdline,
         }

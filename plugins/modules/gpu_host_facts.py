@@ -24,8 +24,9 @@ EXAMPLES = r"""
 RETURN = r"""
 gpus:
   description:
-    - GPUs in bus order, which is nvidia-smi's, with index, bus_id, vendor, device, driver, numa_node, local_cpus, name, minor, and
-      claimed_by, the virtual machines whose configuration names them. What is unknown is null.
+    - GPUs in bus order, which is nvidia-smi's, with index, bus_id, vendor, device, driver, numa_node, local_cpus, name, minor,
+      claimed_by, the virtual machines whose configuration names them, and bound_at_boot, the lines (file and text) that give them to
+      vfio-pci. What is unknown is null.
   type: list
   elements: dict
   returned: always
@@ -70,9 +71,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.gpunode.modprobe import FOLDERS
 from ansible.module_utils.gpunode.pve import hostgpus
 from ansible.module_utils.gpunode.pve.conffile import parse
 from ansible.module_utils.gpunode.pve.passthrough import claims, machine, nvidia_majors, passthrough, pci_mappings
+from ansible.module_utils.gpunode.pve.vfio import DRIVERCTL, bound_at_boot
 from ansible.module_utils.gpunode.pveapi.node import running
 from ansible.module_utils.gpunode.pveapi.shells import read_file
 
@@ -91,8 +94,11 @@ def main() -> None:
     gpus = hostgpus.gpus(_pci(), _information())
     nodes = _device_nodes()
     machines = [machine(int(path.stem), _text(path), pci_mappings(_text("/etc/pve/mapping/pci.cfg"))) for path in _guests("qemu-server")]
+    binders = {str(path): _text(path) for folder in _folders() for path in sorted(folder.glob("*.conf"))}
+    binders |= {str(path): _text(path) for path in sorted(Path(DRIVERCTL).glob("*"))}
     for gpu in gpus:
         gpu["claimed_by"] = claims(gpu["bus_id"], machines)
+        gpu["bound_at_boot"] = bound_at_boot(gpu, binders, _text("/proc/cmdline"))
     module.exit_json(
         changed=False,
         gpus=gpus,
@@ -109,6 +115,11 @@ def main() -> None:
         kernel=os.uname().release,
         cmdline=_text("/proc/cmdline").strip(),
     )
+
+
+def _folders() -> list[Path]:
+    """Folders of modprobe.d, each once: /lib is /usr/lib on a merged system."""
+    return list({Path(folder).resolve(): Path(folder) for folder in reversed(FOLDERS)}.values())
 
 
 def _text(path: str | Path) -> str:

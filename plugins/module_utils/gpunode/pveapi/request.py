@@ -107,5 +107,5 @@ def device_hint(unit: str) -> str:
     """What makes NVIDIA's device nodes, now and at boot."""
     return (
         f"Unit {unit} makes NVIDIA's at boot, before the guests start: `systemctl status {unit}`;"
-        " `nvidia-modprobe -c 0 -u` makes the first ones now"
+        f" `systemctl restart {unit}` makes those of all GPUs now"
     )
