@@ -130,13 +130,17 @@ def totp_secret(uri: str) -> str:
 
 
 def check_totp(access: Access, user: str, value: str) -> bool:
-    """Whether a value is one of the user's one-time passwords now, a step earlier or later."""
-    entries = access.document("tfa.cfg").get(user, {}).get("totp", [])
-    return any(
-        hmac.compare_digest(totp(totp_secret(entry["uri"]), time.time() + shift), value)
-        for entry in entries
-        for shift in (-_STEP_S, 0, _STEP_S)
-    )
+    """Whether a value is one of the user's one-time passwords now, a step earlier or later, and was not used before."""
+    stored = access.document("tfa.cfg")
+    step = int(time.time()) // _STEP_S
+    for entry in stored.get(user, {}).get("totp", []):
+        for count in (step - 1, step, step + 1):
+            good = hmac.compare_digest(totp(totp_secret(entry["uri"]), count * _STEP_S), value)
+            if good and count > entry.get("last-count", 0):
+                entry["last-count"] = count
+                access.set_document("tfa.cfg", stored)
+                return True
+    return False
 
 
 def login(access: Access, values: dict[str, Any]) -> dict[str, Any]:

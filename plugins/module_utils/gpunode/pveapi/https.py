@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
+from ..pve.errors import AUTHENTICATION
 from .base import ApiError, Deadline
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ TICKET_S: Final = 3600.0
 """Age at which a ticket is renewed; Proxmox refuses one after two hours."""
 
 TOTP_STEP_S: Final = 30
+STEP_MARGIN_S: Final = 0.2
+"""Waited beyond a step's end: the clock that sleeps is not the one that tells the time."""
 TOTP_DIGITS: Final = 6
 """What authenticator apps and Proxmox use (RFC 6238)."""
 
@@ -58,12 +61,18 @@ class HttpsApi:
 
     name = "https"
 
-    def __init__(self, login: Login, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        login: Login,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         if bool(login.password) == bool(login.token_secret):
-            raise ApiError("api_backend https needs either a password or a token's secret", kind="authentication")
+            raise ApiError("api_backend https needs either a password or a token's secret", kind=AUTHENTICATION)
         self.login = login
         self.user = f"{login.user}!{login.token_id}" if login.token_secret else login.user
-        self._clock = clock
+        self._clock, self._now, self._sleep = clock, now, sleep
         self._connection: http.client.HTTPSConnection | None = None
         self._ticket = ""
         self._csrf = ""
@@ -94,17 +103,60 @@ class HttpsApi:
         return headers if method == "GET" else headers | {"CSRFPreventionToken": self._csrf}
 
     def _log_in(self) -> None:
-        """Get a ticket; with a second factor Proxmox answers the password with a challenge, which a one-time code redeems."""
-        data = self._ticket_for({"username": self.login.user, "password": self.login.password})
-        if data.get("NeedTFA"):
-            code = self.login.otp or (totp(self.login.totp_secret, time.time()) if self.login.totp_secret else "")
-            if not code:
-                raise ApiError(
-                    f"{self.login.user} has a second factor: give its secret (api_totp_secret) or a current code (api_otp)",
-                    kind="authentication",
-                )
-            data = self._ticket_for({"username": self.login.user, "tfa-challenge": str(data["ticket"]), "password": f"totp:{code}"})
+        """Get a ticket, or a new one for the old: that takes no second factor, whose code may be another by now."""
+        data = self._renewed() or self._first()
         self._ticket, self._csrf, self._since = str(data["ticket"]), str(data.get("CSRFPreventionToken", "")), self._clock()
+
+    def _renewed(self) -> Mapping[str, Any]:
+        if not self._ticket:
+            return {}
+        try:
+            return self._ticket_for({"username": self.login.user, "password": self._ticket})
+        except ApiError as error:
+            if error.kind != AUTHENTICATION:
+                raise
+            return {}
+
+    def _first(self) -> Mapping[str, Any]:
+        """With a second factor Proxmox answers the password with a challenge, which a one-time code redeems.
+
+        It takes each code once: one that another login has used (the task before this one) is refused, and the next one is waited for.
+        """
+        data = self._challenged()
+        if not data.get("NeedTFA"):
+            return data
+        if not self.login.otp and not self.login.totp_secret:
+            raise ApiError(
+                f"{self.login.user} has a second factor: give its secret (api_totp_secret) or a current code (api_otp)", kind=AUTHENTICATION
+            )
+        began = self._now()
+        try:
+            return self._redeemed(data, self.login.otp or totp(self.login.totp_secret, began))
+        except ApiError as error:
+            if error.kind != AUTHENTICATION:
+                raise
+            if self.login.otp:
+                raise ApiError(
+                    f"{self.login.user}: the one-time code (api_otp) was refused: it is wrong, too old, or was used before", status=401
+                ) from None
+        self._sleep(max(0.0, (began // TOTP_STEP_S + 1) * TOTP_STEP_S - self._now()) + STEP_MARGIN_S)
+        try:
+            return self._redeemed(self._challenged(), totp(self.login.totp_secret, self._now()))
+        except ApiError as error:
+            if error.kind != AUTHENTICATION:
+                raise
+            raise ApiError(
+                f"{self.login.user}: two one-time codes were refused: the secret (api_totp_secret) is another one, or the clocks of this"
+                f" machine and {self.login.host} differ (`timedatectl`)",
+                status=401,
+            ) from None
+
+    def _challenged(self) -> Mapping[str, Any]:
+        return self._ticket_for({"username": self.login.user, "password": self.login.password})
+
+    def _redeemed(self, challenge: Mapping[str, Any], code: str) -> Mapping[str, Any]:
+        answered = {"username": self.login.user, "tfa-challenge": str(challenge["ticket"]), "password": f"totp:{code}"}
+        return self._ticket_for(answered)
 
     def _ticket_for(self, params: Mapping[str, str]) -> Mapping[str, Any]:
         data = self._request("POST", "/access/ticket", params, {}, REQUEST_S)
@@ -132,7 +184,7 @@ class HttpsApi:
                 f"the certificate of {self.login.host}:{self.login.port} is not trusted ({error.verify_message}): give the cluster's own CA"
                 " (api_ca_file, /etc/pve/pve-root-ca.pem on a node) or pin the certificate (api_fingerprint, shown by"
                 " `pvenode cert info`)",
-                kind="authentication",
+                kind=AUTHENTICATION,
             ) from None
         except (OSError, http.client.HTTPException) as error:
             self.close()
@@ -165,7 +217,7 @@ class HttpsApi:
         try:
             context = ssl.create_default_context(cafile=self.login.ca_file or None)
         except OSError as error:
-            raise ApiError(f"{self.login.ca_file} cannot be read: {error.strerror or error}", kind="authentication") from None
+            raise ApiError(f"{self.login.ca_file} cannot be read: {error.strerror or error}", kind=AUTHENTICATION) from None
         # Python 3.13 wants a key usage in every CA certificate, which the one that Proxmox VE makes for its clusters lacks.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if pinned:
@@ -183,7 +235,7 @@ class HttpsApi:
                     f"the certificate of {self.login.host}:{self.login.port} has the fingerprint {_colons(found)},"
                     f" pinned is {_colons(pinned)}:"
                     " somebody else answers, or the certificate was renewed (`pvenode cert info` on the node shows the right one)",
-                    kind="authentication",
+                    kind=AUTHENTICATION,
                 )
         self._connection = connection
         return connection
@@ -208,7 +260,7 @@ def fingerprint_of(text: str) -> str:
     """A SHA-256 fingerprint as lower-case hexadecimal digits without separators, empty for none; ``ApiError`` for anything else."""
     plain = re.sub(r"[:\s]", "", text).lower().removeprefix("sha256")
     if plain and not re.fullmatch(r"[0-9a-f]{64}", plain):
-        raise ApiError("a pinned fingerprint is the SHA-256 of the certificate, 32 pairs of hexadecimal digits", kind="authentication")
+        raise ApiError("a pinned fingerprint is the SHA-256 of the certificate, 32 pairs of hexadecimal digits", kind=AUTHENTICATION)
     return plain
 
 
@@ -222,7 +274,7 @@ def totp(secret: str, now: float) -> str:
     try:
         key = base64.b32decode(plain + "=" * (-len(plain) % 8))
     except ValueError:
-        raise ApiError("the one-time secret is not base 32", kind="authentication") from None
+        raise ApiError("the one-time secret is not base 32", kind=AUTHENTICATION) from None
     digest = hmac.new(key, struct.pack(">Q", int(now) // TOTP_STEP_S), hashlib.sha1).digest()
     offset = digest[-1] & 0xF
     number = int(struct.unpack(">I", digest[offset : offset + 4])[0]) & 0x7FFFFFFF

@@ -34,6 +34,7 @@ class Server:
 
     def __init__(self, folder: Path) -> None:
         self.second_factor = False
+        self.codes: set[str] = set()
         self.asked: list[tuple[str, str, dict[str, str], dict[str, str]]] = []
         self.drop = 0
         key = ec.generate_private_key(ec.SECP256R1())
@@ -119,11 +120,12 @@ class Server:
     def _ticket(self, given: dict[str, str]) -> tuple[int, str, Any]:
         full = {"ticket": "PVE:root@pam:1::x/y=", "CSRFPreventionToken": "csrf"}
         if "tfa-challenge" in given:
-            import time
-
             code = given["password"].removeprefix("totp:")
-            right = code in {totp(SECRET, time.time()), totp(SECRET, time.time() - 30)} and given["tfa-challenge"] == "PVE:!tfa!x"
+            right = code in self.codes and given["tfa-challenge"] == "PVE:!tfa!x"
+            self.codes.discard(code)
             return (200, "OK", {"data": full}) if right else (401, "authentication failure", {"data": None})
+        if given.get("password") == full["ticket"]:
+            return 200, "OK", {"data": full}
         if given.get("password") != PASSWORD:
             return 401, "authentication failure", {"data": None}
         return 200, "OK", {"data": {"ticket": "PVE:!tfa!x", "NeedTFA": 1} if self.second_factor else full}
@@ -166,15 +168,46 @@ def test_an_old_ticket_is_renewed(server: Server) -> None:
     api.close()
 
 
+class Clock:
+    """A moment that waiting moves on."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.slept: list[float] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
 def test_a_second_factor(server: Server) -> None:
     server.second_factor = True
-    api = HttpsApi(server.login(totp_secret="jbsw y3dp ehpk 3pxp"))
-    assert api.call("GET", "/version") == "yes"
-    api.close()
+    clock = Clock(1000.0)
+    server.codes = {totp(SECRET, 1000.0), totp(SECRET, 1020.0)}
+    for slept in ([], [20.2]):  # a code serves once: the second login waits for the next one
+        api = HttpsApi(server.login(totp_secret="jbsw y3dp ehpk 3pxp"), now=clock, sleep=clock.sleep)
+        assert api.call("GET", "/version") == "yes"
+        assert clock.slept == pytest.approx(slept)
+        api.close()
+    with pytest.raises(ApiError, match=r"two one-time codes were refused.*timedatectl"):
+        HttpsApi(server.login(totp_secret=SECRET), now=clock, sleep=clock.sleep).call("GET", "/version")
     with pytest.raises(ApiError, match="has a second factor"):
         HttpsApi(server.login()).call("GET", "/version")
-    with pytest.raises(ApiError, match="authentication failure"):
+    with pytest.raises(ApiError, match=r"one-time code \(api_otp\) was refused"):
         HttpsApi(server.login(otp="000000x")).call("GET", "/version")
+
+
+def test_a_second_factor_is_asked_once_for_a_long_run(server: Server) -> None:
+    server.second_factor, server.codes = True, {"123456"}
+    now = [0.0]
+    api = HttpsApi(server.login(otp="123456"), clock=lambda: now[0])
+    api.call("GET", "/version")
+    now[0] = 4000.0
+    assert api.call("GET", "/version") == "yes"
+    api.close()
 
 
 def test_a_token(server: Server) -> None:
