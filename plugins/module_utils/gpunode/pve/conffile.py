@@ -59,13 +59,16 @@ class ConfigFile:
 
 def decode_text(text: str) -> str:
     """Undo Proxmox's percent encoding of descriptions; bytes that are no UTF-8 become replacement characters."""
-    data = re.sub(rb"%([0-9a-fA-F]{2})", lambda match: bytes([int(match[1], 16)]), text.encode())
+    data = re.sub(rb"%([0-9a-fA-F]{2})", lambda match: bytes([int(match[1], 16)]), text.encode("utf-8", "surrogateescape"))
     return data.decode("utf-8", "replace")
 
 
 def encode_text(text: str) -> str:
-    """Percent-encode as Proxmox does: control characters, ``:`` and everything beyond ASCII, but not ``%``."""
-    return "".join(chr(byte) if 0x20 <= byte < 0x7F and byte != 0x3A else f"%{byte:02X}" for byte in text.encode())
+    """Percent-encode as Proxmox does: control characters, ``:``, ``%`` and everything beyond ASCII.
+
+    Releases before 9.2 leave ``%`` as it is. Source: proxmox/pve-common, PVE::ParseUtils and before it PVE::Tools, encode_text.
+    """
+    return "".join(chr(byte) if 0x20 <= byte < 0x7F and byte not in b":%" else f"%{byte:02X}" for byte in text.encode())
 
 
 def parse(text: str) -> ConfigFile:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from .conffile import decode_text
 from .options import CONFIGURATION, DEFAULTS, FIXED, PLAIN, UNDELETABLE, desired_value, meaning
 from .propstring import (
     FAMILIES,
@@ -168,7 +169,7 @@ def make_plan(current: Current, desired: Desired) -> Plan:
     for name, value in desired.options.items():
         if name == "rootfs":
             _plan_member(plan, "rootfs", FAMILIES["rootfs"], parse(FAMILIES["rootfs"], value), now.get("rootfs"))
-        elif meaning(name, now.get(name)) != meaning(name, value):
+        elif not _means(name, now.get(name), value):
             if name in FIXED:
                 raise PlanError(
                     f"{name} of container {current.vmid} is {now.get(name, DEFAULTS.get(name))}, wanted is {value}: {FIXED[name]}"
@@ -190,6 +191,13 @@ def make_plan(current: Current, desired: Desired) -> Plan:
         plan.before[key] = [value for name, value in current.raw if name == key]
         plan.after[key] = [value for name, value in after if name == key]
     return plan
+
+
+def _means(name: str, have: str | None, wanted: str) -> bool:
+    if meaning(name, have) == meaning(name, wanted):
+        return True
+    # Proxmox VE before 9.2 stores a per cent sign as it is and decodes what follows it when it reads: that is all it can be made to say.
+    return name == "description" and have is not None and meaning(name, have) == meaning(name, decode_text(wanted))
 
 
 def _change(plan: Plan, name: str, value: str, now: Mapping[str, str]) -> None:

@@ -63,9 +63,17 @@ def test_a_blank_value_is_a_value() -> None:
     assert parse("tags:  \n").live.options == {"tags": ""}
 
 
-def test_a_colon_in_a_description_is_encoded_and_a_per_cent_sign_is_not() -> None:
-    assert encode_text("50% of a:b é") == "50% of a%3Ab %C3%A9"
+def test_colons_and_per_cent_signs_in_a_description_are_encoded() -> None:
+    assert encode_text("50% of a:b é") == "50%25 of a%3Ab %C3%A9"
     assert decode_text("a%3Ab %C3%A9 50%") == "a:b é 50%"
+
+
+def test_bytes_that_are_no_text_are_read() -> None:
+    text = b"# caf\xe9\nhostname: a\ntags: \xff\n".decode("utf-8", "surrogateescape")
+    config = parse(text)
+    assert config.live.description == " caf\ufffd\n"
+    assert config.digest == hashlib.sha1(text.encode("utf-8", "surrogateescape")).hexdigest()
+    assert edit_raw(text, [], [("lxc.autodev", "1")]).startswith(text)
 
 
 def test_written_as_proxmox_writes() -> None:

@@ -208,3 +208,11 @@ def test_diff_text_is_a_line_an_option() -> None:
     assert diff_text({"memory": "1", "lxc.mount.entry": ["a", "b"], "gone": None, "description": "x\ny\n"}) == (
         "description: x\ndescription: y\nlxc.mount.entry: a\nlxc.mount.entry: b\nmemory: 1\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("have", "wanted"), [("100%41", "100%41"), ("100A", "100%41"), ("caf\u00e9 \U0001f600\n", "caf\u00e9 \U0001f600"), ("50%", "50%")]
+)
+def test_notes_with_per_cent_signs_and_any_letter(have: str, wanted: str) -> None:
+    assert not make_plan(Current(101, {"description": have}), desired_from_user({"description": wanted}))
+    assert make_plan(Current(101, {"description": have}), desired_from_user({"description": wanted + "x"}))

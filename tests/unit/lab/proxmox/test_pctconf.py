@@ -32,7 +32,7 @@ lxc.cap.drop: sys_admin
 """
 CLEAN = """\
 # BEGIN ANSIBLE MANAGED BLOCK
-# 50% of it
+# 50%25 of it
 cores: 8
 hostname: one
 memory: 2048
@@ -104,14 +104,8 @@ def samples() -> list[Path]:
 @pytest.mark.skipif(not samples(), reason="GPUNODE_SAMPLES is not set")
 @pytest.mark.parametrize("file", samples(), ids=lambda file: file.stem)
 def test_what_people_have_survives_writing(ctx, file):
-    """Written once, a file keeps its meaning and from then on its text.
-
-    Proxmox VE leaves per cent signs as they are, so that what somebody encoded twice loses one encoding at each write.
-    """
-    text = file.read_text()
-    while "%25" in text:
-        text = text.replace("%25", "%")
-    first = pctconf.parse(ctx.schema, text)
+    """Written once, a file keeps its meaning and from then on its text."""
+    first = pctconf.parse(ctx.schema, file.read_text())
     written = pctconf.text_of(first)
     again = pctconf.parse(ctx.schema, written)
     assert {key: value for key, value in again.items() if key != "digest"} == {
