@@ -432,7 +432,13 @@ class Connection(SshConnection):
         display.vvv(f"FETCH {in_path} TO {out_path} IN {self._vmid()}", host=self.get_option("host"))
         source, target = shlex.quote(to_text(in_path)), Path(to_text(out_path))
         script = f"stat -L -c {MODE_MARK}%a {source} >&2 && cat {source}"
-        said = self._transfer(script, f"> {shlex.quote(str(target))}", f"fetching {in_path} to {out_path}")
+        new = not target.exists()
+        try:
+            said = self._transfer(script, f"> {shlex.quote(str(target))}", f"fetching {in_path} to {out_path}")
+        except AnsibleError:
+            if new:  # what arrived of it is no file that anybody asked for
+                target.unlink(missing_ok=True)
+            raise
         mode = re.search(rf"^{MODE_MARK}([0-7]+)$", to_text(said), re.MULTILINE)
         if mode:
             target.chmod(int(mode[1], 8) & 0o777)
@@ -482,9 +488,11 @@ class Connection(SshConnection):
         """Run a script in the container with ssh's own input or output redirected on this side."""
         self.host = self.get_option("host") or self._play_context.remote_addr
         command = self._build_command(self.get_option("ssh_executable"), "ssh", self.host, self._wrap(script))
-        local: list[Any] = ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *command]
+        # A file that comes here is nobody else's to read until it has its mode.
+        local: list[Any] = ["/bin/sh", "-c", f'umask 077; exec "$@" {redirection}', "sh", *command]
         code, out, err = self._outcome(*self._run(local, None, sudoable=False))
         if code != 0:
-            raise AnsibleError(f"{what} in container {self._vmid()} failed with status {code}: {to_native(err).strip()}")
+            said = re.sub(rf"^{MODE_MARK}\d+\n", "", to_native(err), flags=re.MULTILINE).strip()
+            raise AnsibleError(f"{what} in container {self._vmid()} failed with status {code}: {said}")
         del out
         return err

@@ -143,6 +143,18 @@ def test_transfers_that_fail_say_why(connection: Any, tmp_path: Path) -> None:
         connection.put_file(str(tmp_path / "file"), "/none/there")
     with pytest.raises(AnsibleError, match=r"fetching /none to .* failed with status 1: .*No such file"):
         connection.fetch_file("/none", str(tmp_path / "x"))
+    assert not (tmp_path / "x").exists()
+    with pytest.raises(AnsibleError, match=r"failed with status 1: cat: .*[Ii]s a directory"):
+        connection.fetch_file(str(tmp_path), str(tmp_path / "x"))
+
+
+def test_a_secret_is_nobody_elses_while_it_arrives(connection: Any, tmp_path: Path) -> None:
+    (tmp_path / "pct").write_text(PCT.replace("shift 3", f'shift 3; stat -c %a "{tmp_path}/secret" > "{tmp_path}/seen"'))
+    (tmp_path / "source").write_text("x")
+    (tmp_path / "source").chmod(0o604)
+    connection.fetch_file(str(tmp_path / "source"), str(tmp_path / "secret"))
+    assert (tmp_path / "seen").read_text() == "600\n"
+    assert stat.S_IMODE((tmp_path / "secret").stat().st_mode) == 0o604
 
 
 def test_no_vmid_is_told(connection: Any) -> None:

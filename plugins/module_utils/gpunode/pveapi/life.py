@@ -175,8 +175,8 @@ class Life(Session):
                 # Nobody reserves a vmid: another creation may have taken it since it was read as free.
                 if error.kind != EXISTS:
                     raise
-                if wanted.vmid is not None:
-                    return self._lost_race(error)
+                if wanted.vmid is not None or self.resent:
+                    return self._lost_race(error, vmid)
         else:
             raise LifeError(f"{ATTEMPTS} vmids in a row were taken by others between being read as free and being used")
         guest = self.read(vmid)
@@ -184,9 +184,9 @@ class Life(Session):
             raise LifeError(f"container {vmid} was created, as its task says, but is not there: `pct list`")
         return guest
 
-    def _lost_race(self, error: ApiError) -> Guest:
-        """Somebody else created a container with our vmid just now: ours by its name, or none of our business."""
-        guest = self.read(self.request.vmid or 0)
+    def _lost_race(self, error: ApiError, vmid: int) -> Guest:
+        """Somebody else created a container with our vmid just now (or we did, unheard): ours by its name, or none of our business."""
+        guest = self.read(vmid)
         if guest is None:
             raise error
         if guest.unfinished:

@@ -131,9 +131,12 @@ class RemoteNode:
             'set -e; umask 027; mkdir -p "${2%/*}"; exec 9>>"$2"; '
             'flock -w "$3" 9 || { echo "can\'t lock file \'$2\' - got timeout" >&2; exit 3; }; '
             '[ "$(sha1sum <"$1" | cut -d " " -f 1)" = "$4" ] || { echo "$5" >&2; exit 4; }; '
-            'cat >"$1.tmp.$$"; mv "$1.tmp.$$" "$1"'
+            't="$1.tmp.$$"; trap \'rm -f "$t"\' EXIT; cat >"$t"; '
+            # A connection that breaks ends the input as if that were all.
+            '[ "$(sha1sum <"$t" | cut -d " " -f 1)" = "$6" ] || { echo "the new configuration arrived cut short" >&2; exit 5; }; '
+            'mv "$t" "$1"'
         )
-        self._run(script, path, lock, str(max(1, int(deadline.left))), digest, MODIFIED, data=text)
+        self._run(script, path, lock, str(max(1, int(deadline.left))), digest, MODIFIED, parse(text).digest, data=text)
 
     def _run(self, script: str, *arguments: str, data: str = "") -> str:
         code, out, err = self.shell.run(["sh", "-c", script, "sh", *arguments], data=data)

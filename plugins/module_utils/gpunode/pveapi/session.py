@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..pve.errors import ALREADY
+from ..pve.errors import ALREADY, RESTARTING
 from ..pve.permissions import INSTEAD, ROOT, cannot, refused
 from ..pve.propstring import FAMILIES, PropertyError, parse
 from . import state as states
@@ -29,6 +29,8 @@ class Session:
         self.files = node
         self.request = request
         self.out = Outcome(vmid=request.vmid)
+        self.resent = False
+        """Whether a task was asked for again because the API fell silent: the first request may have been taken all the same."""
 
     def check_backend(self) -> None:
         """Say before anything changes what this backend or user cannot do."""
@@ -104,7 +106,11 @@ class Session:
 
         def once() -> TaskResult:
             deadline = Deadline(timeouts.task)
-            upid = self.api.start(method, path, parameters, deadline)
+            try:
+                upid = self.api.start(method, path, parameters, deadline)
+            except ApiError as error:
+                self.resent = self.resent or error.kind == RESTARTING
+                raise
             return follow(self.api, self.out.node, upid, deadline) if upid else TaskResult(exitstatus="OK")
 
         result = patiently(once, Deadline(timeouts.lock))

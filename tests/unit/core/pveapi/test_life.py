@@ -183,6 +183,23 @@ def test_a_free_vmid_that_was_taken_meanwhile_is_replaced_by_the_next(proxmox: A
     assert "other" in proxmox.files[proxmox.path(100)]
 
 
+def test_a_creation_that_was_taken_unheard_is_not_made_twice(proxmox: Any, live: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, asked = proxmox.start, []
+
+    def silent_once(method: str, path: str, params: Any, deadline: Any) -> str:
+        asked.append(path)
+        upid = start(method, path, params, deadline)
+        if len(asked) == 1:
+            raise ApiError("connection reset by peer", status=599)
+        return str(upid)
+
+    monkeypatch.setattr(proxmox, "start", silent_once)
+    proxmox.next_ids = [100, 102]
+    out = live(vmid=None, ostemplate=TEMPLATE, memory=1024)
+    assert (out.vmid, out.changed) == (100, True)
+    assert proxmox.path(102) not in proxmox.files
+
+
 def test_without_a_vmid_the_hostname_is_the_identity(proxmox: Any, live: Run) -> None:
     proxmox.have(117, OURS)
     out = live(vmid=None, ostemplate=TEMPLATE, memory=1024)

@@ -16,6 +16,7 @@ from gpunode.pveapi.node import LocalNode, RemoteNode, running
 from gpunode.pveapi.shells import LocalShell
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -70,6 +71,23 @@ def test_proxmoxs_own_lock_is_respected(node: Any, tmp_path: Path) -> None:
             node.replace_config(str(path), 101, digest("hostname: a\n"), "x\n", Deadline(0.05))
     assert caught.value.kind == errors.LOCKED
     assert path.read_text() == "hostname: a\n"
+
+
+class CutShort(LocalShell):
+    """A connection that breaks while a file is sent."""
+
+    def run(self, argv: Sequence[str], *, data: str = "", timeout: float = 60) -> tuple[int, str, str]:
+        return super().run(argv, data=data[: len(data) // 2], timeout=timeout)
+
+
+def test_a_connection_that_breaks_leaves_the_old_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("gpunode.pveapi.node.LOCK", f"{tmp_path}/lock/pve-config-{{vmid}}.lock")
+    path = tmp_path / "101.conf"
+    path.write_text("hostname: a\n")
+    with pytest.raises(ApiError, match="arrived cut short"):
+        RemoteNode(CutShort()).replace_config(str(path), 101, digest("hostname: a\n"), "hostname: a\nlxc.autodev: 1\n", Deadline(5))
+    assert path.read_text() == "hostname: a\n"
+    assert [entry.name for entry in tmp_path.iterdir()] in (["101.conf", "lock"], ["lock", "101.conf"])
 
 
 def test_a_pattern_is_no_shell_text() -> None:
