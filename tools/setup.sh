@@ -84,6 +84,9 @@ lock() {
         --no-header --group ansible --group dev pyproject.toml -o tools/locks/controller.txt "$@"
     "$controller_uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
         --no-header pyproject.toml -o tools/locks/node.txt "$@"
+    # The exporter of GPU metrics that the role node_metrics installs beside the tools, for Debian 12's Python and newer.
+    "$controller_uv" pip compile --quiet --python-platform x86_64-unknown-linux-gnu --python-version 3.11 --generate-hashes \
+        --no-emit-index-url --no-annotate --no-header - -o roles/node_metrics/files/nvitop-exporter.txt "$@" <<<'nvitop-exporter>=1.7,<2'
 }
 
 [ $# -gt 0 ] || set -- controller

@@ -17,7 +17,14 @@ RENDERED_ELSEWHERE = {"sglang.service.j2"}
 UNITS = [path for path in sorted(ROOT.glob("roles/*/templates/*.service.j2")) if path.name not in RENDERED_ELSEWHERE]
 EXPOSURE = 50
 """Tenths of systemd-analyze's exposure level: below 5 is what systemd calls OK."""
-VALUES = {"ansible_managed": "Managed by gpunode", "inventory_hostname": "gpu-node-01", "nvidia_driver_power_limit_w": 450}
+VALUES = {
+    "ansible_managed": "Managed by gpunode",
+    "inventory_hostname": "gpu-node-01",
+    "nvidia_driver_power_limit_w": 450,
+    "node_verify_metrics": "/var/lib/prometheus/node-exporter",
+    "node_metrics_address": "192.0.2.11",
+    "node_metrics_vmid": 101,
+}
 
 pytestmark = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd-analyze here")
 
@@ -32,6 +39,7 @@ def render(template: Path, folder: Path) -> Path:
 
     environment = jinja2.Environment(undefined=Word, trim_blocks=True, keep_trailing_newline=True, autoescape=False)
     environment.filters |= {"regex_replace": lambda text, one, two: re.sub(one, two, str(text)), "quote": str, "bool": bool}
+    environment.filters |= {"hash": lambda text, _kind: f"{hash(text):x}", "to_json": str}
     values: dict = {}
     for name in ("defaults", "vars"):
         path = role / name / "main.yml"

@@ -88,7 +88,7 @@ def test_every_request_is_written_where_it_is_wanted(truth, tmp_path):
     assert len(rows) == 24
     assert sum(row["warmup"] for row in rows) == 8
     assert json.loads(done.stdout)["schema"] == "gpunode.smoke/1"
-    assert f'gpunode_smoke_verdict{{model="truth",simulated="false",verdict="{verdict}"}} 1' in metrics.read_text()
+    assert f'gpunode_smoke_verdict{{run="smoke",model="truth",simulated="false",verdict="{verdict}"}} 1' in metrics.read_text()
     assert "<svg" in report.read_text()
     assert baseline.exists() == (verdict == "pass")
 

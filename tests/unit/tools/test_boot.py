@@ -119,7 +119,7 @@ def test_healthy_boot(check, tmp_path):
     assert done.exit_code == 0
     assert done.stderr == "gpunode: verdict pass: 4 GPUs, 12 of 12 pairs ok\n"
     assert done.result["verdict"] == "pass"
-    assert 'gpunode_p2p_verdict{verdict="pass"} 1' in (tmp_path / "m.prom").read_text()
+    assert 'gpunode_p2p_verdict{check="boot",verdict="pass"} 1' in (tmp_path / "m.prom").read_text()
     assert (tmp_path / "r.html").exists()
 
 

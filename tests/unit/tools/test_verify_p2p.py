@@ -90,11 +90,11 @@ def test_junit(broken):
 
 def test_prometheus(broken):
     lines = run("--snapshot", broken, "--output", "prometheus").stdout.splitlines()
-    assert 'gpunode_p2p_verdict{verdict="fail"} 1' in lines
-    assert 'gpunode_p2p_finding{id="p2p-corrupt",severity="error"} 1' in lines
-    assert 'gpunode_p2p_pair_ok{src="0",dst="1",path="NODE"} 0' in lines
-    assert 'gpunode_p2p_copy_gbps{src="0",dst="2",path="SYS"} 40' in lines
-    assert "gpunode_p2p_checked_timestamp_seconds 1796040000" in lines
+    assert 'gpunode_p2p_verdict{check="measured",verdict="fail"} 1' in lines
+    assert 'gpunode_p2p_finding{check="measured",id="p2p-corrupt",severity="error"} 1' in lines
+    assert 'gpunode_p2p_pair_ok{check="measured",src="0",dst="1",path="NODE"} 0' in lines
+    assert 'gpunode_p2p_copy_gbps{check="measured",src="0",dst="2",path="SYS"} 40' in lines
+    assert 'gpunode_p2p_checked_timestamp_seconds{check="measured"} 1796040000' in lines
     names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
     assert len(names) == len(set(names))
 

@@ -59,7 +59,7 @@ def command(context: click.Context, /, **options: Any) -> None:
     if options["metrics_file"]:
         from gpunode_tools.report.p2p_machine import prometheus
 
-        write_atomically(options["metrics_file"], prometheus(result))
+        write_atomically(options["metrics_file"], prometheus(result, "boot"))
     if options["report"]:
         from gpunode_tools.report.p2p_html import render
 

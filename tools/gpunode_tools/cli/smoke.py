@@ -198,6 +198,7 @@ def read_baseline(path: str | None, *, optional: bool) -> dict[str, Any] | None:
 @click.option("--report", metavar="FILE.html", help="Also write a self-contained HTML report.")
 @click.option("--result", "result_file", metavar="FILE.json", help="Also write the result as JSON.")
 @click.option("--metrics", "metrics_file", metavar="FILE.prom", help="Also write metrics for node_exporter's textfile collector.")
+@click.option("--metrics-run", default="smoke", show_default=True, metavar="NAME", help="Label `run` of the metrics: one for each file.")
 @click.option("--raw", metavar="FILE.jsonl", help="Also write every request.")
 @click.pass_context
 def command(context: click.Context, /, **options: Any) -> None:
@@ -337,12 +338,12 @@ def write(result: dict[str, Any], run: Run, options: dict[str, Any], code: int) 
     if options["metrics_file"]:
         from gpunode_tools.report.smoke_machine import prometheus
 
-        write_atomically(options["metrics_file"], prometheus(result))
-    click.echo(render(result, options["output"]), nl=False, color=True)
+        write_atomically(options["metrics_file"], prometheus(result, options["metrics_run"]))
+    click.echo(render(result, options["output"], options["metrics_run"]), nl=False, color=True)
 
 
-def render(result: dict[str, Any], output: str) -> str:
-    """The result in one of the forms of --output."""
+def render(result: dict[str, Any], output: str, run: str = "smoke") -> str:
+    """The result in one of the forms of --output; ``run`` is a label of the metrics."""
     if output == "json":
         return json.dumps(result, indent=1) + "\n"
     if output == "text":
@@ -352,7 +353,9 @@ def render(result: dict[str, Any], output: str) -> str:
         return render_text(result, colour=wants_colour(sys.stdout))
     from gpunode_tools.report import smoke_machine
 
-    return {"csv": smoke_machine.csv_text, "junit": smoke_machine.junit, "prometheus": smoke_machine.prometheus}[output](result)
+    if output == "prometheus":
+        return smoke_machine.prometheus(result, run)
+    return {"csv": smoke_machine.csv_text, "junit": smoke_machine.junit}[output](result)
 
 
 @command.command("analyse", context_settings={"help_option_names": ["-h", "--help"]})

@@ -251,6 +251,7 @@ def _write(judgement: Judgement, options: dict[str, Any]) -> None:
     from gpunode_tools.report.files import write_atomically
 
     result = judgement.to_dict()
+    kind = "state" if options["no_measure"] else "measured"
     if options["report"]:
         from gpunode_tools.report.p2p_html import render as render_html
 
@@ -260,12 +261,12 @@ def _write(judgement: Judgement, options: dict[str, Any]) -> None:
     if options["metrics_file"]:
         from gpunode_tools.report.p2p_machine import prometheus
 
-        write_atomically(options["metrics_file"], prometheus(result))
-    click.echo(render(result, options["output"]), nl=False, color=True)  # render() knows whether the terminal wants colour
+        write_atomically(options["metrics_file"], prometheus(result, kind))
+    click.echo(render(result, options["output"], kind), nl=False, color=True)  # render() knows whether the terminal wants colour
 
 
-def render(result: dict[str, Any], output: str) -> str:
-    """The result in one of the forms of --output."""
+def render(result: dict[str, Any], output: str, check: str = "measured") -> str:
+    """The result in one of the forms of --output; ``check`` is a label of the metrics."""
     if output == "json":
         return json.dumps(result, indent=1) + "\n"
     if output == "text":
@@ -275,4 +276,4 @@ def render(result: dict[str, Any], output: str) -> str:
         return render_text(result, colour=wants_colour(sys.stdout))
     from gpunode_tools.report.p2p_machine import junit, prometheus
 
-    return junit(result) if output == "junit" else prometheus(result)
+    return junit(result) if output == "junit" else prometheus(result, check)

@@ -43,28 +43,36 @@ def _moment(text: str | None) -> float | None:
         return None
 
 
-def prometheus(result: dict[str, Any]) -> str:
-    """Gauges for the verdict, findings by severity and id, GPUs and pairs."""
+def prometheus(result: dict[str, Any], check: str) -> str:
+    """Gauges for the verdict, findings by severity and id, GPUs and pairs.
+
+    ``check`` (state, measured, boot) becomes a label of every sample: several checks leave a file each in the same folder, and
+    node_exporter refuses a sample that it has seen in another file.
+    """
     metrics = Metrics()
+    base = {"check": check}
     simulated = {"simulated": "true"} if result["simulated"] else {}
     for verdict in VERDICTS:
         metrics.gauge(
-            "gpunode_p2p_verdict", "1 for the verdict of the last check.", verdict == result["verdict"], {"verdict": verdict, **simulated}
+            "gpunode_p2p_verdict",
+            "1 for the verdict of the last check.",
+            verdict == result["verdict"],
+            {**base, "verdict": verdict, **simulated},
         )
     moment = _moment(result.get("collected_at"))
     if moment is not None:
-        metrics.gauge("gpunode_p2p_checked_timestamp_seconds", "When the node was last checked.", moment)
+        metrics.gauge("gpunode_p2p_checked_timestamp_seconds", "When the node was last checked.", moment, base)
     for severity in ("error", "warning", "unknown", "info"):
         count = sum(1 for finding in result["findings"] if finding["severity"] == severity)
-        metrics.gauge("gpunode_p2p_findings", "Findings of the last check by severity.", count, {"severity": severity})
+        metrics.gauge("gpunode_p2p_findings", "Findings of the last check by severity.", count, {**base, "severity": severity})
     counts: dict[tuple[str, str], int] = {}
     for finding in result["findings"]:
         counts[finding["id"], finding["severity"]] = counts.get((finding["id"], finding["severity"]), 0) + 1
     for (name, severity), count in sorted(counts.items()):
-        metrics.gauge("gpunode_p2p_finding", "Findings of the last check by id.", count, {"id": name, "severity": severity})
-    metrics.gauge("gpunode_gpus", "GPUs that were found.", len(result["gpus"]))
+        metrics.gauge("gpunode_p2p_finding", "Findings of the last check by id.", count, {**base, "id": name, "severity": severity})
+    metrics.gauge("gpunode_gpus", "GPUs that were found.", len(result["gpus"]), base)
     for pair in result["pairs"]:
-        labels = {"src": str(pair["src"]), "dst": str(pair["dst"]), "path": pair.get("path") or ""}
+        labels = {**base, "src": str(pair["src"]), "dst": str(pair["dst"]), "path": pair.get("path") or ""}
         metrics.gauge("gpunode_p2p_pair_ok", "1 when data arrived whole.", pair["status"] == "ok", labels)
         for key, (name, text) in _PAIR_GAUGES.items():
             if pair.get(key) is not None:

@@ -17,6 +17,9 @@ COLUMNS: Final[tuple[str, ...]] = (
     "client_cpu_share", "late_reads_ms_p99",
 )  # fmt: skip
 
+DEFAULT_RUN: Final = "smoke"
+"""Label of the metrics of a smoke test that nobody named."""
+
 
 def _flat(level: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {key: level.get(key) for key in COLUMNS if key in level}
@@ -68,10 +71,13 @@ def junit(result: dict[str, Any]) -> str:
     return junit_xml.render(f"smoke {result['url']}", cases, result.get("started_at") or None)
 
 
-def prometheus(result: dict[str, Any]) -> str:
-    """Gauges for node_exporter's textfile collector."""
+def prometheus(result: dict[str, Any], run: str = DEFAULT_RUN) -> str:
+    """Gauges for node_exporter's textfile collector.
+
+    ``run`` tells apart the files of several smoke tests of one node: it is a label of every sample.
+    """
     metrics = Metrics()
-    base = {"model": str(result.get("model") or ""), "simulated": "true" if result.get("simulated") else "false"}
+    base = {"run": run, "model": str(result.get("model") or ""), "simulated": "true" if result.get("simulated") else "false"}
     for verdict in ("pass", "warn", "fail", "unknown", "client-bound"):
         metrics.gauge(
             "gpunode_smoke_verdict",
@@ -101,6 +107,14 @@ def prometheus(result: dict[str, Any]) -> str:
                 if value is not None:
                     text = "Time to first token." if kind == "ttft_ms" else "Time between output tokens of a stream."
                     metrics.gauge(name, text, value / 1000, {**labels, "quantile": share})
+    for row in (result.get("baseline") or {}).get("rows") or []:
+        if row["figure"] in {"steady_total_tps", "total_tps"}:
+            metrics.gauge(
+                "gpunode_smoke_baseline_total_tokens_per_second",
+                "Input and output tokens a second of the baseline that the last smoke test was compared with.",
+                float(row["before"]),
+                {**base, "concurrency": str(row["concurrency"])},
+            )
     knee = result["plateau"].get("knee_concurrency")
     if knee is not None:
         metrics.gauge("gpunode_smoke_knee_concurrency", "First level after which every later step gains less than 10 %.", float(knee), base)
