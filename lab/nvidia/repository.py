@@ -145,8 +145,9 @@ def _libraries() -> dict[str, tuple[list[tuple[Path, tuple[str, ...]]], str]]:
     """Package -> (sources with their flags, soname) of each library package."""
     hidden = ("-std=gnu11", "-fvisibility=hidden")
     cuda = [(source, hidden) for source in sorted((HERE / "libcuda").glob("*.c"))]
-    # NVML's start has an answer of its own; the rest of what it tells comes from the same fabric.
-    renamed = [(source, (*hidden, "-DnvmlInit_v2=lab_fabric_init")) for source, _ in cuda]
+    # NVML's start and its handles have answers of their own; memory comes from the same fabric.
+    names = ("-DnvmlInit_v2=lab_fabric_init", "-DnvmlDeviceGetMemoryInfo=lab_fabric_memory")
+    renamed = [(source, (*hidden, *names)) for source, _ in cuda]
     empty = [(HERE / "lib/empty.c", ())]
     return {
         "libnvidia-ml1": ([(HERE / "lib/nvml.c", ()), *renamed], "libnvidia-ml.so.1"),

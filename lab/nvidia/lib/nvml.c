@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in for libnvidia-ml.so.1: the few calls with which programs ask whether a driver is there, answered from /proc/driver/nvidia.
+// Stand-in for libnvidia-ml.so.1, answered from /proc/driver/nvidia: whether a driver is there, and what exporters ask of each GPU.
+// Load is that of idle GPUs: what programs say they hold is told by nvidia-smi alone.
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +15,7 @@ enum {
 	NVML_SUCCESS = 0,
 	NVML_ERROR_UNINITIALIZED = 1,
 	NVML_ERROR_INVALID_ARGUMENT = 2,
+	NVML_ERROR_NOT_SUPPORTED = 3,
 	NVML_ERROR_NOT_FOUND = 6,
 	NVML_ERROR_INSUFFICIENT_SIZE = 7,
 	NVML_ERROR_DRIVER_NOT_LOADED = 9,
@@ -21,6 +24,8 @@ enum {
 
 /* From the stand-in libcuda, which also answers for free memory. */
 int lab_fabric_init(void);
+int lab_fabric_memory(void *fabric, unsigned long long memory[3]);
+int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **fabric);
 
 static int initialised;
 
@@ -45,17 +50,44 @@ static int module_version(char *out, size_t size)
 	return found;
 }
 
-static unsigned count_gpus(void)
+enum { MAX_GPUS = 32, LIMIT_MW = 600000 };
+
+struct gpu {
+	char bus[32], name[96], uuid[48];
+	int minor;
+	void *fabric; /* its handle there, which is also the one that callers get by bus id */
+};
+
+static struct gpu gpus[MAX_GPUS];
+
+static int by_bus(const void *one, const void *two)
+{
+	return strcmp(((const struct gpu *)one)->bus, ((const struct gpu *)two)->bus);
+}
+
+static void field(const char *line, const char *name, char *out, size_t size)
+{
+	size_t length = strlen(name);
+
+	if (strncmp(line, name, length) == 0) {
+		line += length;
+		line += strspn(line, " \t");
+		snprintf(out, size, "%.*s", (int)strcspn(line, "\n"), line);
+	}
+}
+
+/* The GPUs whose nodes may be opened, in the order of the bus. */
+static unsigned read_gpus(void)
 {
 	unsigned count = 0;
 	struct dirent *entry;
 	DIR *folder = opendir("/proc/driver/nvidia/gpus");
 	char path[300], line[200], node[40];
-	int minor;
 
 	if (!folder)
 		return 0;
-	while ((entry = readdir(folder))) {
+	while ((entry = readdir(folder)) && count < MAX_GPUS) {
+		struct gpu found = {.minor = -1};
 		FILE *file;
 
 		if (entry->d_name[0] == '.')
@@ -64,15 +96,22 @@ static unsigned count_gpus(void)
 		file = fopen(path, "r");
 		if (!file)
 			continue;
+		snprintf(found.bus, sizeof found.bus, "%.31s", entry->d_name);
 		while (fgets(line, sizeof line, file)) {
-			if (sscanf(line, "Device Minor: %d", &minor) == 1) {
-				snprintf(node, sizeof node, "/dev/nvidia%d", minor);
-				count += access(node, R_OK | W_OK) == 0;
-			}
+			sscanf(line, "Device Minor: %d", &found.minor);
+			field(line, "Model:", found.name, sizeof found.name);
+			field(line, "GPU UUID:", found.uuid, sizeof found.uuid);
 		}
 		fclose(file);
+		snprintf(node, sizeof node, "/dev/nvidia%d", found.minor);
+		if (found.minor < 0 || access(node, R_OK | W_OK) != 0)
+			continue;
+		if (nvmlDeviceGetHandleByPciBusId_v2(found.bus, &found.fabric) != NVML_SUCCESS)
+			found.fabric = NULL;
+		gpus[count++] = found;
 	}
 	closedir(folder);
+	qsort(gpus, count, sizeof gpus[0], by_bus);
 	return count;
 }
 
@@ -139,7 +178,127 @@ int nvmlDeviceGetCount_v2(unsigned *count)
 		return NVML_ERROR_UNINITIALIZED;
 	if (!count)
 		return NVML_ERROR_INVALID_ARGUMENT;
-	*count = count_gpus();
+	*count = read_gpus();
+	return NVML_SUCCESS;
+}
+
+/* The GPU of a handle, whichever way the caller got it. */
+static struct gpu *of(void *device)
+{
+	for (struct gpu *gpu = gpus; gpu < gpus + MAX_GPUS; gpu++)
+		if (device == gpu || (device && device == gpu->fabric))
+			return gpu;
+	return NULL;
+}
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device)
+{
+	if (!initialised)
+		return NVML_ERROR_UNINITIALIZED;
+	if (!device || index >= read_gpus())
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*device = gpus[index].fabric ? gpus[index].fabric : &gpus[index];
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetIndex(void *device, unsigned *index)
+{
+	struct gpu *gpu = of(device);
+
+	if (!gpu)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*index = (unsigned)(gpu - gpus);
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetName(void *device, char *name, unsigned length)
+{
+	struct gpu *gpu = of(device);
+
+	return gpu ? answer(name, length, gpu->name) : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length)
+{
+	struct gpu *gpu = of(device);
+
+	return gpu ? answer(uuid, length, gpu->uuid) : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending)
+{
+	(void)device;
+	(void)current;
+	(void)pending;
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
+int nvmlDeviceGetMemoryInfo(void *device, unsigned long long memory[3])
+{
+	struct gpu *gpu = of(device);
+
+	if (gpu && !gpu->fabric)
+		return NVML_ERROR_NOT_SUPPORTED;
+	return lab_fabric_memory(gpu ? gpu->fabric : device, memory);
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void *processes)
+{
+	(void)device;
+	(void)processes;
+	*count = 0;
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetGraphicsRunningProcesses_v3(void *device, unsigned *count, void *processes)
+{
+	return nvmlDeviceGetComputeRunningProcesses_v3(device, count, processes);
+}
+
+struct utilisation {
+	unsigned gpu, memory;
+};
+
+int nvmlDeviceGetUtilizationRates(void *device, struct utilisation *rates)
+{
+	(void)device;
+	rates->gpu = rates->memory = 0;
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetTemperature(void *device, unsigned sensor, unsigned *celsius)
+{
+	struct gpu *gpu = of(device);
+
+	(void)sensor;
+	if (!gpu)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*celsius = 28 + (unsigned)(gpu->minor % 4);
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetPowerUsage(void *device, unsigned *milliwatts)
+{
+	struct gpu *gpu = of(device);
+
+	if (!gpu)
+		return NVML_ERROR_INVALID_ARGUMENT;
+	*milliwatts = 79000 + 1370 * (unsigned)gpu->minor;
+	return NVML_SUCCESS;
+}
+
+int nvmlDeviceGetPowerManagementLimit(void *device, unsigned *milliwatts)
+{
+	(void)device;
+	*milliwatts = LIMIT_MW;
+	return NVML_SUCCESS;
+}
+
+/* 0 graphics, 1 SM, 2 memory, 3 video. */
+int nvmlDeviceGetClockInfo(void *device, unsigned kind, unsigned *mhz)
+{
+	(void)device;
+	*mhz = kind == 2 ? 405 : 180;
 	return NVML_SUCCESS;
 }
 
@@ -152,6 +311,8 @@ const char *nvmlErrorString(int result)
 		return "Uninitialized";
 	case NVML_ERROR_INVALID_ARGUMENT:
 		return "Invalid Argument";
+	case NVML_ERROR_NOT_SUPPORTED:
+		return "Not Supported";
 	case NVML_ERROR_NOT_FOUND:
 		return "Not Found";
 	case NVML_ERROR_INSUFFICIENT_SIZE:

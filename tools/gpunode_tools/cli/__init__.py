@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "verify-p2p": ("gpunode_tools.cli.verify_p2p", "Say whether the node's GPUs are whole, and if not, why."),
     "boot-check": ("gpunode_tools.cli.boot_check", "Judge the node after a boot by what its container measured."),
     "smoke": ("gpunode_tools.cli.smoke", "Measure what a server serves, where it stops scaling, and why."),
+    "tune-report": ("gpunode_tools.cli.tune_report", "Compare the variants of a server that playbooks/tune.yml tried."),
     "snapshot": ("gpunode_tools.cli.snapshot", "Save what the checks read, to be judged elsewhere."),
     "diagnose": ("gpunode_tools.cli.diagnose", "Find known problems in logs, command output or a node."),
     "check-launch": (
