@@ -18,32 +18,17 @@ from pathlib import Path
 import pytest
 import yaml
 from tests.support.debian import program
+from tests.support.monitoring import DASHBOARDS, ROOT, RULES, USED, expressions
 from tests.support.promql import metrics
 
 from gpunode_tools.report import p2p_machine, smoke_machine
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-from sglang_flags import CACHE, wheel  # noqa: E402
+from sglang_flags import CACHE, wheel
 
-RULES = ROOT / "roles/monitoring/files/rules/gpunode.yml"
-DASHBOARDS = sorted((ROOT / "roles/monitoring/files/dashboards").glob("*.json"))
 OWN = {"up", "ALERTS"}
 """Prometheus makes these itself."""
 SAMPLES = os.environ.get("GPUNODE_SAMPLES")
-
-
-def expressions() -> dict[str, str]:
-    """Where an expression stands, and the expression."""
-    found = {f"alert {rule['alert']}": rule["expr"] for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]}
-    for path in DASHBOARDS:
-        for panel in json.loads(path.read_text())["panels"]:
-            for target in panel["targets"]:
-                found[f"{path.stem}: {panel['title']} {target['refId']}"] = target["expr"]
-    return found
-
-
-USED = {name: where for where, text in expressions().items() for name in metrics(text)}
 
 
 def of(prefix: str) -> set[str]:
