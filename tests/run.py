@@ -16,7 +16,7 @@ BIN = ROOT / ".venv" / "bin"
 TEST_LAB_INDEX = "20"
 """The scenarios use a lab of their own: a lab that somebody looks at stays as it is."""
 REPEAT = ("--reruns", "3", "--reruns-delay", "5")
-"""Tests marked serial measure against a clock: on a machine that was just busy elsewhere they are measured again, a fault fails four times."""
+"""Tests marked serial measure against a clock: on a machine that was just busy they are measured again, a fault fails four times."""
 MESSAGE_SHOWN = 600
 """Characters of a failure's message repeated at the end: an assertion with its values."""
 
