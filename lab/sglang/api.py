@@ -57,6 +57,12 @@ class Api:
         if server.source_has("/ready"):
             self.routes["GET", "/ready"] = self.health
 
+    def follow(self) -> None:
+        """A node of a higher rank answers health checks and nothing else."""
+        paths = ("/health", "/health_generate", "/ping", "/metrics")
+        self.routes = {key: handler for key, handler in self.routes.items() if key[1] in paths}
+        self.routes["GET", "/health"] = self.routes["GET", "/health_generate"] = self.health
+
     # ---- every request ----
     def handle(self, exchange: Exchange) -> None:
         key = (exchange.path, exchange.method)

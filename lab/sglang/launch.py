@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lab.sglang import config_file, flags, models
 from lab.sglang.api import Api
 from lab.sglang.engine import Engine, log
+from lab.sglang.group import Group
 from lab.sglang.http import Protocol
 from lab.sglang.metrics import Metrics
 from lab.sglang.settings import Settings
@@ -47,6 +48,7 @@ class Server:
 
     def __init__(self, args: dict[str, Any], package: Path, settings: Settings) -> None:
         self.args, self.package, self.settings = args, package, settings
+        self.group = Group(args)
         self.version = importlib.metadata.version("sglang")
         self.scale = float(settings.get("time_scale"))
         self.http_source = self._read("srt/entrypoints/http_server.py")
@@ -125,6 +127,7 @@ class Server:
         half = float(self.settings.get("load_s")) / 2
         log(f"server_args=ServerArgs({', '.join(f'{key}={value!r}' for key, value in args.items() if 'api_key' not in key)})")
         log("Init torch distributed begin.")
+        self.group.join()
         log("Init torch distributed ends. elapsed=0.04 s, mem usage=0.09 GB")
         log(f"Load weight begin. avail mem={float(self.settings.get('gpu_memory_gib')) - 0.6:.2f} GB")
         time.sleep(half)
@@ -146,6 +149,8 @@ class Server:
         """The port, then the warm-up, then healthy until a signal."""
         loop = asyncio.get_running_loop()
         self.api = Api(self)
+        if self.group.rank:
+            self.api.follow()
         tls = None
         if self.args.get("ssl_certfile"):
             tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -157,14 +162,19 @@ class Server:
         log(f"INFO:     Uvicorn running on http{'s' if tls else ''}://{host}:{port} (Press CTRL+C to quit)")
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(number, self._wait_for_rank_0 if self.group.rank else stop.set)
+        loop.add_signal_handler(signal.SIGUSR1, stop.set)
         engine = loop.create_task(self.engine.run())
         warm = loop.create_task(self._warm_up())
         await stop.wait()
         log("SIGTERM received. Draining requests and shutting down...")
+        self.group.end()
         listener.close()
         for task in (warm, engine):
             task.cancel()
+
+    def _wait_for_rank_0(self) -> None:
+        log(f"SIGTERM received on node_rank {self.group.rank}; waiting for the rank-0 ShutdownReq broadcast to stop the schedulers.")
 
     async def _warm_up(self) -> None:
         await asyncio.sleep(float(self.settings.get("load_s")) / 2)

@@ -8,6 +8,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lab.sglang.group import per_node
+
 if TYPE_CHECKING:
     from lab.sglang.settings import Settings
 
@@ -98,8 +100,8 @@ def check_gpus(args: dict[str, Any], settings: Settings) -> None:
     lacking = [name for name in ("/dev/nvidiactl", "/dev/nvidia-uvm") if not Path(name).exists()]
     if not nodes or lacking:
         raise SystemExit("RuntimeError: No CUDA GPUs are available" + (f" ({', '.join(lacking)} missing)" if lacking else ""))
-    ranks = int(args.get("tp_size") or 1) * int(args.get("pp_size") or 1)
+    ranks = per_node(args)
     if ranks > len(nodes):
         raise SystemExit(
-            f"RuntimeError: CUDA error: invalid device ordinal (tp_size x pp_size is {ranks}, the container has {len(nodes)} GPUs)"
+            f"RuntimeError: CUDA error: invalid device ordinal (this node has {ranks} ranks, the container has {len(nodes)} GPUs)"
         )

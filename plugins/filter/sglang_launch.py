@@ -16,6 +16,7 @@ from gpunode.checkpoint.shape import Shape, moe_shape
 from gpunode.findings import ERROR, by_consequence, verdict
 from gpunode.sglang.flags import UnknownVersionError
 from gpunode.sglang.launch_check import check_launch
+from gpunode.sglang.layout import LayoutError, group_flags, layout
 from gpunode.sglang.profiles import profile
 
 if TYPE_CHECKING:
@@ -114,6 +115,20 @@ def moe_tuning(checkpoint: Mapping[str, Any], flags: Mapping[str, Any], device: 
     }
 
 
+def sglang_layout(names: Sequence[str], kind: str, name: str, place: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags of one node of a server: its layout and, with several nodes, its rank. ``names`` are the nodes in order of rank.
+
+    ``place`` gives ``gpus`` (a count for each name), ``numa`` (NUMA nodes of this node's GPUs), ``address`` of rank 0 and ``port``.
+    """
+    try:
+        found = layout(
+            kind, dict(zip(names, (int(count) for count in place["gpus"]), strict=True)), [int(node) for node in place.get("numa") or []]
+        )
+    except LayoutError as error:
+        raise AnsibleFilterError(f"sglang_server_layout: {error}") from error
+    return {"flags": found.flags() | group_flags(names, name, str(place.get("address", "")), int(place["port"])), "reason": found.reason}
+
+
 class FilterModule:
     """Ansible's filter interface."""
 
@@ -123,4 +138,5 @@ class FilterModule:
             "sglang_check_launch": sglang_check_launch,
             "checkpoint_fit": checkpoint_fit,
             "moe_tuning": moe_tuning,
+            "sglang_layout": sglang_layout,
         }

@@ -32,6 +32,10 @@ options:
     description: Starts by systemd after which waiting ends.
     type: int
     default: 1
+  members:
+    description: Health addresses of the nodes that make up this server, by name; on failure those that do not answer are named.
+    type: dict
+    default: {}
   journal_lines:
     description: Lines of the journal shown on failure; known problems are looked for in many more.
     type: int
@@ -148,6 +152,13 @@ def last_start(module: AnsibleModule, state: dict[str, str], since: float) -> tu
     return lines, known(module, lines), why
 
 
+def lost(members: dict[str, str]) -> list[str]:
+    """Which nodes of a server do not answer, as one sentence; nothing where all do or the server is one node."""
+    said = {name: answer(url) for name, url in members.items()}
+    silent = [f"{name} ({members[name]}: {text})" for name, text in said.items() if text != "200"]
+    return [f"Of the {len(members)} nodes of this server these do not answer: {', '.join(silent)}."] if silent else []
+
+
 def give_up(module: AnsibleModule, why: str, state: dict[str, str], last: str, since: float) -> t.NoReturn:
     """Fail with the known cause, the unit's state and the end of its journal."""
     unit = module.params["unit"]
@@ -161,6 +172,7 @@ def give_up(module: AnsibleModule, why: str, state: dict[str, str], last: str, s
         f"{module.params['url']} said: {last}. The unit is {state.get('ActiveState')} ({state.get('SubState')}, result "
         f"{state.get('Result')}, started again {state.get('NRestarts')} times)."
     )
+    message += lost(module.params["members"])
     if shown:
         message.append(f"The end of `journalctl -u {unit}`:\n{shown}")
     module.fail_json(msg="\n".join(message), journal="\n".join(lines), problems=found)
@@ -175,6 +187,7 @@ def main() -> None:
             "timeout_s": {"type": "int", "default": 1800},
             "delay_s": {"type": "float", "default": 5},
             "max_restarts": {"type": "int", "default": 1},
+            "members": {"type": "dict", "default": {}},
             "journal_lines": {"type": "int", "default": 40},
             "versions": {"type": "dict", "default": {}},
             "gpu_arch": {"type": "str", "default": ""},

@@ -26,6 +26,10 @@ class ServerArgs:
     max_running_requests: A[Optional[int], "cap"] = None
     max_total_tokens: A[Optional[int], "cache"] = None
     tp_size: A[int, Arg(help="ranks", aliases=["--tensor-parallel-size"])] = 1
+    pp_size: A[int, Arg(help="stages", aliases=["--pipeline-parallel-size"])] = 1
+    nnodes: A[int, "nodes"] = 1
+    node_rank: A[int, "rank"] = 0
+    dist_init_addr: A[Optional[str], "address of rank 0"] = None
     mem_fraction_static: A[Optional[float], "fraction"] = None
     api_key: A[Optional[str], "key"] = None
     enable_metrics: A[bool, "metrics"] = False
