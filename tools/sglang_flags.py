@@ -4,7 +4,7 @@
     tools/sglang_flags.py            write plugins/module_utils/gpunode/sglang/flags_data.py
     tools/sglang_flags.py --check    end with 1 when it differs from what the wheels say
 
-A developer's tool. Wheels are taken from ${GPUNODE_CACHE:-/var/cache/gpunode}/wheels and fetched there when missing. sglang's
+A developer's tool; wheels as in tools/sglang_wheels.py. sglang's
 parser imports torch and much else that a flag table does not need: every module but the standard library, msgspec and the files that
 declare flags is replaced by a placeholder. Choices that only the placeholders would know are left open (None).
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import pprint
 import subprocess
 import sys
@@ -22,15 +21,9 @@ import zipfile
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
-TARGET: Final = ROOT / "plugins/module_utils/gpunode/sglang/flags_data.py"
-CACHE: Final = Path(os.environ.get("GPUNODE_CACHE", "/var/cache/gpunode")) / "wheels"
-VERSIONS: Final = (
-    "0.5.8.post1", "0.5.9", "0.5.10", "0.5.10.post1", "0.5.11", "0.5.12", "0.5.12.post1", "0.5.13", "0.5.13.post1", "0.5.14",
-    "0.5.15", "0.5.15.post1", "0.5.16", "0.5.17", "0.5.18", "0.5.19", "0.5.20", "0.5.21", "0.5.22", "0.5.23",
-)  # fmt: skip
-"""Releases on PyPI that have a profile, oldest first."""
+from sglang_wheels import ROOT, VERSIONS, wheel
 
+TARGET: Final = ROOT / "plugins/module_utils/gpunode/sglang/flags_data.py"
 DUMP: Final = r'''
 """Print sglang's flags as JSON; run in an interpreter of its own with the wheel's folder as the argument."""
 import argparse, importlib.abc, importlib.machinery, json, sys, types
@@ -119,22 +112,6 @@ for action in parser._actions:
     }
 print(json.dumps(flags))
 '''
-
-
-def wheel(version: str) -> Path:
-    """The published wheel of this version, fetched when the cache has none."""
-    found = sorted(CACHE.glob(f"sglang-{version}-*.whl"))
-    if not found:
-        CACHE.mkdir(parents=True, exist_ok=True)
-        environment = CACHE / "pip"
-        if not (environment / "bin/python").exists():
-            subprocess.run(["/usr/bin/python3", "-m", "venv", str(environment)], check=True)
-        pip = [str(environment / "bin/python"), "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]
-        # The flags do not depend on the interpreter that a wheel was built for: any of them serves.
-        target = ["--python-version", "3.12", "--platform", "manylinux_2_34_x86_64", "--platform", "manylinux2014_x86_64"]
-        subprocess.run([*pip, *target, "--dest", str(CACHE), f"sglang=={version}"], check=True)
-        found = sorted(CACHE.glob(f"sglang-{version}-*.whl"))
-    return found[0]
 
 
 def dump(version: str) -> dict[str, dict[str, Any]]:

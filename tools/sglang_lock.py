@@ -24,7 +24,7 @@ from gpunode.sglang.profiles_data import PINS
 from gpunode.wheelpatch.catalogue import PATCHES
 from gpunode.wheelpatch.edit import apply_edit, selected
 from gpunode.wheelpatch.wheel import METADATA
-from sglang_flags import ROOT, wheel
+from sglang_wheels import ROOT, wheel
 
 TARGET: Final = ROOT / "roles/sglang_venv/files/locks"
 ROUTER_TARGET: Final = ROOT / "roles/llm_gateway/files/locks"
@@ -39,15 +39,20 @@ environments = ["sys_platform == 'linux' and platform_machine == 'x86_64' and py
 """
 
 
-def requirements(version: str) -> list[str]:
-    """What the patched wheel requires, extras left out."""
+def metadata(version: str) -> str:
+    """METADATA of the published wheel with the patches for GLM-5."""
     with zipfile.ZipFile(wheel(version)) as archive:
         text = archive.read(next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))).decode()
     for patch in selected(PATCHES, "sglang", version, "sm120", "glm_moe_dsa"):
         for edit in patch.edits:
             if edit.path == METADATA:
                 text, _ = apply_edit(text, edit)
-    found = email.message_from_string(text).get_all("Requires-Dist") or []
+    return text
+
+
+def requirements(version: str) -> list[str]:
+    """What the patched wheel requires, extras left out."""
+    found = email.message_from_string(metadata(version)).get_all("Requires-Dist") or []
     return [requirement for requirement in found if "extra ==" not in requirement]
 
 

@@ -4,7 +4,7 @@
     tools/sglang_profiles.py            write plugins/module_utils/gpunode/sglang/profiles_data.py
     tools/sglang_profiles.py --check    end with 1 when it differs from what the wheels say
 
-A developer's tool; wheels as in tools/sglang_flags.py. A variable counts as read by a release when environ.py declares it, or when its
+A developer's tool; wheels as in tools/sglang_wheels.py. A variable counts as read by a release when environ.py declares it, or when its
 name stands anywhere in the release's Python files.
 """
 
@@ -17,7 +17,7 @@ import sys
 import zipfile
 from typing import Final
 
-from sglang_flags import ROOT, VERSIONS, wheel
+from sglang_wheels import ROOT, VERSIONS, wheel
 
 TARGET: Final = ROOT / "plugins/module_utils/gpunode/sglang/profiles_data.py"
 PINNED: Final = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import types
@@ -21,7 +22,7 @@ from gpunode.wheelpatch.wheel import METADATA, patch_wheel, revert_wheel, verify
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-from sglang_flags import wheel as published  # noqa: E402
+from sglang_wheels import wheel as published  # noqa: E402
 
 IDS = sorted({patch.id for patch in PATCHES})
 
@@ -76,6 +77,20 @@ def test_the_patched_wheel_is_whole_and_the_way_back_is_exact(version: str, tmp_
         same = {name for name in before.namelist() if not name.endswith("/")} - {record}
         assert same == set(after.namelist()) - {record}
         assert [name for name in same if before.read(name) != after.read(name)] == []
+
+
+@pytest.mark.parametrize("version", ["0.5.8.post1", "0.5.9", "0.5.16", "0.5.23"])
+def test_a_release_without_outlines_imports(version: str) -> None:
+    """The patch leaves outlines out on Python 3.13: only its own backend may import it, and what came with it is asked for by name."""
+    importing = set()
+    with zipfile.ZipFile(published(version)) as archive:
+        for name in archive.namelist():
+            source = archive.read(name).decode() if name.startswith("sglang/") and name.endswith(".py") else ""
+            if re.search(r"(?m)^\s*(?:import|from) outlines", source):
+                importing.add(Path(name).name)
+        chat = archive.read("sglang/srt/entrypoints/openai/serving_chat.py").decode()
+    assert importing == {"outlines_backend.py", "outlines_jump_forward.py"}
+    assert ("jsonschema" in chat) is ("Requires-Dist: jsonschema\n" in patched_text("outlines-where-wheels-exist", version))
 
 
 def patched_text(patch_id: str, version: str) -> str:

@@ -195,5 +195,10 @@ FAULTS: tuple[GpuFault, ...] = (
         "Use 0.5.10 or newer, or transformers>=5.2,<5.4.", "sglang wheels, METADATA; transformers 5.2.0",
         patch="transformers-for-glm5",
     ),
+    GpuFault(
+        "outlines-left-out", "warning", (), OLDEST, "", lambda launched: "outlines" in launched.values("--grammar-backend"),
+        "outlines 0.1.11 has no wheel for Python 3.13 (Debian 13): there a release has none, and the first request with a grammar fails.",
+        "Leave --grammar-backend out (xgrammar), or run the release with Python 3.11 or 3.12.", "outlines-core 0.1.26 on the package index",
+    ),
 )  # fmt: skip
 """In the order in which they are reported."""

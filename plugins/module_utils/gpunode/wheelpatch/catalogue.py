@@ -108,4 +108,21 @@ PATCHES: tuple[Patch, ...] = (
             ),
         ),
     ),
+    Patch(
+        id="outlines-where-wheels-exist",
+        package="sglang",
+        versions=(*_OLD_PLACE, *_NEW_PLACE),
+        architectures=(),
+        why="outlines 0.1.11 needs outlines-core 0.1.26, which has no wheel for Python 3.13 (Debian 13): it asks for Rust and crates.",
+        upstream="outlines-core 0.1.26; only --grammar-backend outlines imports it, the default is xgrammar",
+        edits=(
+            Edit(
+                path=METADATA,
+                old="\nRequires-Dist: outlines==0.1.11\n",
+                # jsonschema came with outlines alone, and serving_chat.py imports it.
+                new='\nRequires-Dist: outlines==0.1.11; python_version < "3.13"\nRequires-Dist: jsonschema\n',
+                present='\nRequires-Dist: outlines==0.1.11; python_version < "3.13"\n',
+            ),
+        ),
+    ),
 )
