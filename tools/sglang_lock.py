@@ -5,7 +5,8 @@
     tools/sglang_lock.py router-VERSION   write roles/llm_gateway/files/locks/sglang-router-VERSION.txt, the router itself included
 
 A developer's tool; it asks the package index that uv is configured with, and writes no address of it. The requirements are those of the
-wheel with the patches for GLM-5 applied, so that transformers is one that knows glm_moe_dsa.
+wheel with the patches for GLM-5 applied, so that transformers is one that knows glm_moe_dsa. The compiler of CUDA comes in the version of
+torch's runtime: a newer nvcc refuses the older headers that lie beside it in one folder.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
-from gpunode.sglang.profiles_data import PINS
+from gpunode.sglang.profiles import profile
 from gpunode.wheelpatch.catalogue import PATCHES
 from gpunode.wheelpatch.edit import apply_edit, selected
 from gpunode.wheelpatch.wheel import METADATA
@@ -37,6 +38,10 @@ version = "0"
 [tool.uv]
 environments = ["sys_platform == 'linux' and platform_machine == 'x86_64' and python_version < '3.14'"]
 """
+
+
+TOOLKIT: Final = ("nvidia-cuda-nvcc", "nvidia-cuda-crt", "nvidia-nvvm", "nvidia-cuda-cccl")
+"""Packages of the compiler; what torch pins of the toolkit (cuda-toolkit in its METADATA) has no say in their version."""
 
 
 def metadata(version: str) -> str:
@@ -58,19 +63,23 @@ def requirements(version: str) -> list[str]:
 
 def lock(version: str, uv: str) -> Path:
     """Write the lock of one release."""
+    constraints: list[str] = []
     if version.startswith(ROUTER):
         wanted, python, target = [f"sglang-router=={version.removeprefix(ROUTER)}"], ROUTER_PYTHON, ROUTER_TARGET / f"sglang-{version}.txt"
     else:
-        wanted, python = requirements(version), re.sub(r"[^0-9.]", "", PINS[version]["python"])
+        wanted, python = requirements(version), re.sub(r"[^0-9.]", "", profile(version).python)
         target = TARGET / f"sglang-{version}.txt"
+        constraints = [f"{package}=={profile(version).cuda}.*" for package in TOOLKIT]
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "pyproject.toml").write_text(SETTINGS)
         source = Path(folder) / "requirements.in"
         source.write_text("\n".join(wanted) + "\n")
+        held = Path(folder) / "constraints.txt"
+        held.write_text("".join(f"{constraint}\n" for constraint in constraints))
         command = [uv, "pip", "compile", "--quiet", "--universal", "--python-version", python]
         command += ["--prerelease=if-necessary-or-explicit", "--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url"]
-        command += [str(source), "--output-file", str(target)]
+        command += ["--constraint", str(held), str(source), "--output-file", str(target)]
         subprocess.run(command, check=True, cwd=folder)
     head = f"# Locked by tools/sglang_lock.py for sglang {version}; do not edit.\n"
     target.write_text(head + target.read_text())

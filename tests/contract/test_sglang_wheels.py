@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from gpunode.sglang.flags_data import VERSIONS
-from gpunode.wheelpatch.catalogue import PATCHES
+from gpunode.wheelpatch.catalogue import PATCHES, applied_in
 from gpunode.wheelpatch.edit import AnchorError, apply_edit
 from gpunode.wheelpatch.wheel import METADATA, patch_wheel, revert_wheel, verify_record
 
@@ -66,9 +66,14 @@ def test_the_patched_wheel_is_whole_and_the_way_back_is_exact(version: str, tmp_
     patched = tmp_path / manifest["wheel"]
     assert verify_record(patched) == []
     with zipfile.ZipFile(wheel) as before, zipfile.ZipFile(patched) as after:
-        edited = {edit.path for patch in patches for edit in patch.edits} - {METADATA}
+        edited = {edit.path for patch in patches for edit in patch.edits} - {METADATA} | {"sglang/_version.py"}
         names = [name for name in before.namelist() if not name.startswith("sglang-") and not name.endswith("/")]
         assert {name for name in names if before.read(name) != after.read(name)} == edited
+        scope: dict[str, Any] = {}
+        exec(after.read("sglang/_version.py"), scope)
+    # What /server_info tells names every patch.
+    assert scope["__version__"] == manifest["version"]
+    assert applied_in(scope["__version__"]) == patches
     reverted = revert_wheel(patched, tmp_path / "back", PATCHES)
     assert reverted.name == wheel.name
     assert verify_record(reverted) == []

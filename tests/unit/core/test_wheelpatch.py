@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpunode.wheelpatch.catalogue import PATCHES, applied_in
 from gpunode.wheelpatch.edit import AnchorError, Edit, Patch, apply_edit, selected
 from gpunode.wheelpatch.wheel import MANIFEST, WheelError, patch_wheel, patched_version, record_line, verify_record
 
@@ -98,6 +99,20 @@ def test_verify_record_names_every_fault(wheel: Path) -> None:
     with zipfile.ZipFile(wheel, "a") as archive:
         archive.writestr("pkg/extra.py", "x = 1\n")
     assert verify_record(wheel) == ["pkg/extra.py: not in RECORD"]
+
+
+@pytest.mark.parametrize("architecture", ["sm120", "sm121", "sm90", ""])
+@pytest.mark.parametrize("model", ["glm_moe_dsa", "deepseek_v3", ""])
+@pytest.mark.parametrize("version", ["0.5.9", "0.5.23"])
+def test_a_label_tells_which_patches_it_stands_for(version: str, architecture: str, model: str) -> None:
+    patches = selected(PATCHES, "sglang", version, architecture, model)
+    assert applied_in(patched_version(version, patches)) == patches
+
+
+def test_a_label_of_somebody_else_tells_nothing() -> None:
+    assert applied_in("0.5.23") == []
+    assert applied_in("0.5.23+gpunode.00000000") is None
+    assert applied_in("0.5.23+cu130") is None
 
 
 def test_selected_looks_at_version_and_architecture() -> None:

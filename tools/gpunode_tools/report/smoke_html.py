@@ -192,6 +192,7 @@ def _errors(result: dict[str, Any]) -> list[str]:
 def _server(result: dict[str, Any]) -> str:
     server = result.get("server") or {}
     rows = [("Models", ", ".join(server.get("models") or [])), ("Version", str(server.get("version") or "unknown"))]
+    rows += [("Patch", f"{patch['id']}: {patch['why']} ({patch['upstream']})") for patch in server.get("patches") or []]
     rows += [(key, str(value)) for key, value in (server.get("flags") or {}).items() if value is not None]
     rows += [("Not read", ", ".join(server["unknown"]))] if server.get("unknown") else []
     clients = [_client(level) for level in result["levels"]]

@@ -101,6 +101,8 @@ def render(result: dict[str, Any], *, colour: bool) -> str:
     if "input_len" in load:
         told.append(f"{load['input_len']} tokens in, {load['output_len']} out, {load['endpoint']}")
     lines.append(paint(", ".join(told), "dim"))
+    if server.get("patches"):
+        lines.append(paint(f"patched: {', '.join(patch['id'] for patch in server['patches'])}", "dim"))
     if result.get("simulated"):
         lines.append(paint("simulated: a stand-in answered", "magenta"))
     if result["levels"]:

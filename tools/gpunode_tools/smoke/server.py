@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from gpunode.wheelpatch.catalogue import applied_in
 from gpunode_tools.smoke.http import Unreachable, get_json, request
 
 if TYPE_CHECKING:
@@ -31,10 +32,11 @@ ALPHABET_TOKENS: Final = 96
 
 @dataclass
 class Server:
-    """What the server told; `unknown` lists what it did not."""
+    """What the server told; `unknown` lists what it did not. `patches` is None where its version does not tell."""
 
     engine: str = "unknown"
     version: str | None = None
+    patches: list[dict[str, str]] | None = None
     models: list[str] = field(default_factory=list)
     max_running_requests: int | None = None
     max_total_num_tokens: int | None = None
@@ -54,6 +56,7 @@ class Server:
         return {
             "engine": self.engine,
             "version": self.version,
+            "patches": self.patches,
             "models": self.models,
             "max_running_requests": self.max_running_requests,
             "max_total_num_tokens": self.max_total_num_tokens,
@@ -108,6 +111,9 @@ async def _sglang(target: Target, server: Server) -> None:
             continue
         server.engine = "sglang" if "internal_states" in info else server.engine
         server.version = str(info.get("version")) if info.get("version") else None
+        applied = applied_in(server.version) if server.version and server.engine == "sglang" else None
+        if applied is not None:
+            server.patches = [{"id": patch.id, "why": patch.why, "upstream": patch.upstream} for patch in applied]
         server.simulated = server.simulated or bool(info.get("simulated"))
         server.max_total_num_tokens = info.get("max_total_num_tokens")
         states = info.get("internal_states")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from .edit import Edit, Patch
-from .wheel import METADATA
+from itertools import product
+
+from .edit import Edit, Patch, selected
+from .wheel import METADATA, patched_version
 
 SM12X = ("sm120", "sm121")
 _TRITON_OPS = "sglang/srt/layers/attention/triton_ops"
@@ -126,3 +128,20 @@ PATCHES: tuple[Patch, ...] = (
         ),
     ),
 )
+
+
+def applied_in(version: str, package: str = "sglang") -> list[Patch] | None:
+    """The patches that a version's local label stands for, as a server reports it (``0.5.23+gpunode.1a2b3c4d``).
+
+    An empty list for a published version; None where the label is not one of this catalogue, so that nothing is known.
+    """
+    base, _, label = version.partition("+")
+    if not label:
+        return []
+    architectures = {"", *(name for patch in PATCHES for name in patch.architectures)}
+    models = {"", *(name for patch in PATCHES for name in patch.model_types)}
+    for architecture, model in product(sorted(architectures), sorted(models)):
+        patches = selected(PATCHES, package, base, architecture, model)
+        if patched_version(base, patches) == version:
+            return patches
+    return None

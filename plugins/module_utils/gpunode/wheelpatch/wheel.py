@@ -82,6 +82,7 @@ def patch_wheel(source: Path, target_dir: Path, patches: list[Patch]) -> dict[st
         attributes = {entry.filename: entry.external_attr for entry in archive.infolist()}
     states = _edit_all(content, patches, info)
     new_version = patched_version(version, patches)
+    _set_own_version(content, distribution, version, new_version)
     tags = source.name[: -len(".whl")].split("-", 2)[2]
     wheel_name = f"{distribution}-{new_version}-{tags}.whl"
     manifest: dict[str, Any] = {
@@ -127,6 +128,7 @@ def revert_wheel(source: Path, target_dir: Path, patches: Iterable[Patch]) -> Pa
         for edit in reversed(known[state["id"]].edits) if state["state"] == "applied" else ():
             path = _where(edit.path, info)
             content[path] = revert_edit(content[path].decode(), edit).encode()
+    _set_own_version(content, manifest["package"], manifest["version"], manifest["from"])
     del content[f"{info}/{MANIFEST}"]
     tags = source.name[: -len(".whl")].split("-", 2)[2]
     target = target_dir / f"{manifest['package']}-{manifest['from']}-{tags}.whl"
@@ -146,6 +148,14 @@ def _repack(target: Path, content: dict[str, bytes], attributes: dict[str, int],
     partial = target.with_suffix(".partial")
     _pack(partial, renamed, modes, f"{new_info}/RECORD")
     partial.replace(target)
+
+
+def _set_own_version(content: dict[str, bytes], package: str, old: str, new: str) -> None:
+    """Let the package tell its label where it keeps its version in a file of its own (setuptools-scm): a server reports that one."""
+    name = f"{package}/_version.py"
+    was, now = (f"__version__ = version = '{version}'".encode() for version in (old, new))
+    if content.get(name, b"").count(was) == 1:
+        content[name] = content[name].replace(was, now)
 
 
 def _where(path: str, info: str) -> str:
