@@ -105,11 +105,15 @@ def moe_tuning(checkpoint: Mapping[str, Any], flags: Mapping[str, Any], device: 
         reasons.append(
             "the experts are FP4, for which sglang's tuning has no data type (FP4 runs on flashinfer_cutlass, tuned at each start)"
         )
-    dtype = ",dtype=fp8_w8a8" if "fp8" in f"{plain.get('quantization') or ''} {shape.quantization}".lower() and not fp4 else ""
+    dtype = "fp8_w8a8" if "fp8" in f"{plain.get('quantization') or ''} {shape.quantization}".lower() and not fp4 else ""
+    ending = f",dtype={dtype}" if dtype else ""
+    # As Python prints a list: sglang builds the name from the checkpoint's weight_block_size.
+    ending += f",block_shape={list(shape.weight_block)}" if shape.weight_block and dtype else ""
     return {
         "E": experts,
         "N": columns,
-        "file": f"E={experts},N={columns},device_name={device.replace(' ', '_')}{dtype}.json",
+        "file": f"E={experts},N={columns},device_name={device.replace(' ', '_')}{ending}.json",
+        "dtype": dtype,
         "folder": f"configs/triton_{triton.replace('.', '_')}" if triton else "configs",
         "no_effect": "; ".join(reasons),
     }

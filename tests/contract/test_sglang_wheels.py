@@ -21,7 +21,9 @@ from gpunode.wheelpatch.edit import AnchorError, apply_edit
 from gpunode.wheelpatch.wheel import METADATA, patch_wheel, revert_wheel, verify_record
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "plugins/filter")]
+from sglang_launch import moe_tuning  # noqa: E402
+
 from sglang_wheels import wheel as published  # noqa: E402
 
 IDS = sorted({patch.id for patch in PATCHES})
@@ -166,6 +168,41 @@ def test_autotune_covers_cutlass(version: str, backend: str, capability: int, ru
     arguments = types.SimpleNamespace(disable_flashinfer_autotune=False, moe_runner_backend=backend, moe_a2a_backend="none")
     no = types.SimpleNamespace(**{f"is_{kind}": lambda: False for kind in ("eagle", "standalone", "ngram", "speculative")})
     assert run(types.SimpleNamespace(server_args=arguments, spec_algorithm=no, is_draft_worker=False)) is runs
+
+
+MOE_CONFIGS = ("sglang/srt/layers/moe/fused_moe_triton", "sglang/srt/layers/moe/moe_runner/triton_utils")
+MOE_SHAPE: dict[str, Any] = {
+    "model_type": "glm_moe_dsa", "architecture": "GlmMoeDsaForCausalLM", "layers": 78, "dense_layers": 3, "experts": 256,
+    "shared_experts": 1, "experts_per_token": 8, "moe_intermediate": 2048, "heads": 64, "kv_heads": 64, "head_dim": 64,
+    "kv_lora_rank": 512, "rope_head_dim": 64, "index_head_dim": 128, "context": 202752, "vocabulary": 154880, "dtype": "bfloat16",
+    "mtp_declared": 1, "mtp_present": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("quantization", "block", "fusion", "told"),
+    [("none", (), True, (257, 256, None, [0, 0])), ("fp8", (128, 128), False, (256, 256, "fp8_w8a8", [128, 128]))],
+)
+def test_tuned_configurations_bear_the_name_that_the_release_looks_for(
+    version: str, quantization: str, block: tuple[int, ...], fusion: bool, told: tuple[Any, ...]
+) -> None:
+    text = next(found for folder in MOE_CONFIGS if (found := text_of(version, f"{folder}/fused_moe_triton_config.py")))
+    device = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
+    name = function(text, "get_config_file_name", {"Optional": Any, "get_device_name": lambda: device})(*told)
+    flags = {"tp-size": 8, "moe-runner-backend": "triton", "disable-shared-experts-fusion": not fusion}
+    ours = moe_tuning({"shape": MOE_SHAPE | {"quantization": quantization, "weight_block": block}}, flags, device, "3.6.0")
+    assert (ours["file"], ours["folder"], ours["no_effect"]) == (name, "configs/triton_3_6_0", "")
+    assert 'os.environ.get(\n        "SGLANG_MOE_CONFIG_DIR"' in text
+    assert "f\"triton_{triton_version.replace('.', '_')}\"" in text
+
+
+def test_tuning_says_where_it_has_no_effect() -> None:
+    nvfp4 = {"shape": MOE_SHAPE | {"quantization": "modelopt NVFP4"}}
+    told = moe_tuning(nvfp4, {"tp-size": 8, "moe-runner-backend": "flashinfer_cutlass", "quantization": "modelopt_fp4"}, "GPU", "3.6.0")
+    assert (told["E"], told["N"]) == (257, 256)
+    assert "flashinfer_cutlass, which reads no Triton configuration" in told["no_effect"]
+    assert "FP4" in told["no_effect"]
 
 
 @pytest.mark.parametrize("tool", ["sglang_flags.py", "sglang_profiles.py"])

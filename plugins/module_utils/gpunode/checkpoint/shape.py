@@ -25,7 +25,8 @@ SPARSE_FP8_SCALES_BYTES = 16
 class Shape:
     """The model as data. Counts are 0 where the model has none of it.
 
-    ``mtp_declared`` is what config.json says, ``mtp_present`` whether such weights are in the checkpoint (None: headers not read).
+    ``weight_block`` is the block that shares one scale (``(128, 128)``), empty where weights have no block scales. ``mtp_declared`` is
+    what config.json says, ``mtp_present`` whether such weights are in the checkpoint (None: headers not read).
     """
 
     model_type: str
@@ -48,6 +49,7 @@ class Shape:
     dtype: str
     mtp_declared: int
     mtp_present: bool | None
+    weight_block: tuple[int, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -118,6 +120,7 @@ def shape_of(config: Mapping[str, Any], quantization_file: Mapping[str, Any], na
         quantization=" ".join(dict.fromkeys(part for part in (method, algorithm) if part)) or "none",
         dtype=str(text.get("dtype") or text.get("torch_dtype") or ""),
         mtp_declared=number("num_nextn_predict_layers", "mtp_num_hidden_layers"),
+        weight_block=tuple(int(size) for size in quantization.get("weight_block_size") or ()),
         mtp_present=None if names is None else any(_is_mtp(name, layers) for name in names),
     )
 

@@ -19,6 +19,8 @@ SPARSE_ON_SM120 = "0.5.17"
 """First release whose sparse attention runs on SM120 (sgl-project/sglang#26928)."""
 IPC_ALLREDUCE = "0.5.22"
 """First release whose flashinfer has pcie_ipc (flashinfer-python 0.7.1)."""
+AUTO_NUMA = "0.5.10"
+"""First release that binds ranks to NUMA nodes when SGLANG_AUTO_NUMA_BIND is set (environ.py; on by default from 0.5.20 on)."""
 OWN_TRANSFORMERS = "0.5.10"
 """First release whose own pin of transformers knows glm_moe_dsa."""
 CUDA = {"0.5.8.post1": "12.9", "0.5.9": "12.9"}
@@ -29,8 +31,8 @@ CUDA = {"0.5.8.post1": "12.9", "0.5.9": "12.9"}
 class Profile:
     """A release, its pins, and the launch that suits GLM-5-NVFP4 on 8x SM120.
 
-    ``flags`` and ``environment`` are defaults that an inventory overrides. ``overrides`` are requirements that replace the release's own
-    pins. ``notes`` say what a person should know before choosing it.
+    ``flags`` and ``environment`` are defaults that an inventory overrides; ``reasons`` tells why each variable has its value.
+    ``overrides`` are requirements that replace the release's own pins. ``notes`` say what a person should know before choosing it.
     """
 
     version: str
@@ -39,6 +41,7 @@ class Profile:
     pins: dict[str, str]
     flags: dict[str, Any]
     environment: dict[str, str]
+    reasons: dict[str, str]
     overrides: list[str]
     notes: list[str]
 
@@ -77,6 +80,7 @@ def profile(name: str = "default") -> Profile:
         pins={name: pin for name, pin in pins.items() if name != "python"},
         flags=_flags(version, sparse=sparse),
         environment=_environment(version, sparse=sparse),
+        reasons={setting.name: setting.reason for setting in SETTINGS},
         overrides=[],
         notes=notes,
     )
@@ -107,23 +111,39 @@ def _flags(version: str, *, sparse: bool) -> dict[str, Any]:
     return flags
 
 
+@dataclass(frozen=True)
+class Setting:
+    """An environment variable of the server with the reason for its value.
+
+    ``since`` is the first release that gets it; ``dense`` ones are for releases whose sparse attention does not run on SM120.
+    """
+
+    name: str
+    value: str
+    reason: str
+    since: str = VERSIONS[0]
+    dense: bool = False
+
+
+SETTINGS = (
+    Setting("OMP_NUM_THREADS", "8", "Kernel launches and NCCL need few threads each; more oversubscribe the cores of a NUMA node."),
+    Setting("NCCL_P2P_LEVEL", "SYS", "P2P across NUMA nodes too: by default NCCL stops at the host bridge."),
+    Setting("NCCL_IB_DISABLE", "1", "No InfiniBand in this node."),
+    Setting("NCCL_MIN_NCHANNELS", "8", "22 to 37 GB/s bus bandwidth on dual-socket hosts with eight channels."),
+    Setting("SAFETENSORS_FAST_GPU", "1", "Weights are read onto the GPU without a copy in host memory."),
+    Setting("HF_HUB_OFFLINE", "1", "What is served is what was proved complete; no start waits for a hub."),
+    Setting(
+        "SGLANG_ENABLE_PCIE_IPC_ALLREDUCE", "1", "All-reduce over PCIe IPC: 35 to 48 tokens/s single stream on eight cards.", IPC_ALLREDUCE
+    ),
+    Setting("SGLANG_ENABLE_JIT_DEEPGEMM", "0", "DeepGEMM of these releases has no SM120 kernels.", dense=True),
+    Setting(
+        "SGLANG_AUTO_NUMA_BIND", "1", "Each rank keeps to the cores and the memory of its GPU's NUMA node, which it asks the driver for.",
+        AUTO_NUMA,
+    ),
+)  # fmt: skip
+"""What the server is told on dual-socket hosts with eight cards (local-inference-lab/rtx6kpro on NCCL; environ.py of the wheels)."""
+
+
 def _environment(version: str, *, sparse: bool) -> dict[str, str]:
-    environment = {
-        # Kernel launches and NCCL need few threads each; more oversubscribe the cores of a NUMA node.
-        "OMP_NUM_THREADS": "8",
-        # P2P across NUMA nodes too: by default NCCL stops at the host bridge.
-        "NCCL_P2P_LEVEL": "SYS",
-        # No InfiniBand in this node.
-        "NCCL_IB_DISABLE": "1",
-        # 22 to 37 GB/s bus bandwidth on dual-socket hosts with eight channels.
-        "NCCL_MIN_NCHANNELS": "8",
-        "SAFETENSORS_FAST_GPU": "1",
-        "HF_HUB_OFFLINE": "1",
-    }
-    if index_of(version) >= index_of(IPC_ALLREDUCE):
-        # All-reduce over PCIe IPC: 35 to 48 tokens/s single stream on eight cards.
-        environment["SGLANG_ENABLE_PCIE_IPC_ALLREDUCE"] = "1"
-    if not sparse:
-        # DeepGEMM of these releases has no SM120 kernels.
-        environment["SGLANG_ENABLE_JIT_DEEPGEMM"] = "0"
-    return environment
+    index = index_of(version)
+    return {setting.name: setting.value for setting in SETTINGS if index >= index_of(setting.since) and not (setting.dense and sparse)}
