@@ -141,6 +141,7 @@ class Level:
         self.buckets = [0] * (BUCKETS_AHEAD_S * BUCKETS_PER_S)
         self.gaps = self.data.gaps
         self.suffixes: dict[tuple[bytes, int], list[bytes]] = {}
+        self.plain: set[bytes] = set()
         self.warm_gaps: array.array[float] = array.array("f")
         self.coalesced = 0
         self.simulated = False

@@ -21,6 +21,8 @@ HEX: Final = {(b"%x" if small else b"%X") % size: size for size in range(2048) f
 """Sizes of chunks as servers write them; larger ones take the long way."""
 SUFFIXES: Final = 4096
 """Tokens of an answer up to which the ends of events are made beforehand (half a megabyte)."""
+PLAIN: Final = 1 << 16
+"""Texts of events remembered as free of quotes and escapes: a vocabulary's usual part, a few megabytes."""
 RUNAWAY: Final = 1.5
 """A stream that has sent this many times the events that were asked for as tokens is cut off."""
 
@@ -59,7 +61,6 @@ class Slot(asyncio.Protocol):
         "complete",
         "content_type",
         "counted",
-        "cut",
         "done_mark",
         "events",
         "finish",
@@ -68,6 +69,7 @@ class Slot(asyncio.Protocol):
         "keep",
         "known",
         "last",
+        "leads",
         "learnt",
         "level",
         "limit",
@@ -76,6 +78,7 @@ class Slot(asyncio.Protocol):
         "number",
         "parser",
         "partial",
+        "plain",
         "prefix",
         "problem",
         "read",
@@ -93,7 +96,7 @@ class Slot(asyncio.Protocol):
 
     def __init__(self, level: Level, number: int) -> None:
         self.level, self.number = level, number
-        self.base, self.buckets = level.base, level.buckets
+        self.base, self.buckets, self.plain = level.base, level.buckets, level.plain
         self.read = level.reader
         self.marker = MARKERS[level.plan.shape.endpoint]
         self.transport: asyncio.Transport | None = None
@@ -114,7 +117,8 @@ class Slot(asyncio.Protocol):
         self.status = 0
         self.content_type = b""
         self.retry_after = 0.0
-        self.limit = self.cut = self.known = 0
+        self.limit = self.known = 0
+        self.leads: dict[int, bytes] = {}
         self.prefix = self.learnt = b""
         self.suffixes: list[bytes] = []
 
@@ -164,17 +168,13 @@ class Slot(asyncio.Protocol):
         if tokens < self.known:
             # One chunk with one event that differs from the one before in its text and in one more token: most reads of a stream are that,
             # and need no parser. A whole chunk more leaves the parser where it was: between two chunks.
+            size = len(data)
+            lead = self.leads.get(size)
             suffix = self.suffixes[tokens]
-            if data.endswith(suffix):
-                start = data.find(b"\r\n", 1, 8) + 2
-                cut, end = start + self.cut, len(data) - len(suffix)
-                if (
-                    data.startswith(self.prefix, start)
-                    and cut <= end
-                    and data.find(b'"', cut, end) < 0
-                    and data.find(b"\\", cut, end) < 0
-                    and HEX.get(data[: start - 2]) == len(data) - start - 2
-                ):
+            if (lead or (lead := self._lead(data, size))) and data.startswith(lead) and data.endswith(suffix):
+                # Text without quotes and backslashes, seen before or looked at now: then the event ends where its suffix begins.
+                text = data[len(lead) : size - len(suffix)]
+                if text in self.plain or self._plain(text, size - len(lead) - len(suffix)):
                     self.tokens = tokens
                     self.events += 1
                     self.buckets[int((now - self.base) * 100)] += 1
@@ -255,6 +255,22 @@ class Slot(asyncio.Protocol):
             return
         self._slow(body)
 
+    def _lead(self, data: bytes, size: int) -> bytes:
+        """Make what a read of this size begins with, its chunk's size and the event up to the text; empty where it is none."""
+        start = data.find(b"\r\n", 1, 8) + 2
+        if HEX.get(data[: start - 2]) != size - start - 2:
+            return b""
+        lead = self.leads[size] = data[:start] + self.prefix
+        return lead
+
+    def _plain(self, text: bytes, length: int) -> bool:
+        """Whether a text ends nowhere before its end; kept, as most texts of a stream come again."""
+        if length < 0 or b'"' in text or b"\\" in text:
+            return False
+        if text and len(self.plain) < PLAIN:  # an empty one is looked at each time: its length may be below nothing
+            self.plain.add(text)
+        return True
+
     def _learn(self, body: bytes) -> None:
         """Keep what the next event should look like around its text."""
         start = body.find(self.marker)
@@ -277,7 +293,8 @@ class Slot(asyncio.Protocol):
             line = tail + b"\r\n"
             suffixes = [line % (prompt + number, number) for number in numbers] if self.counted else [line] * len(numbers)
             self.level.suffixes[tail, prompt] = suffixes
-        self.prefix, self.cut, self.suffixes, self.known = body[:cut], cut, suffixes, len(suffixes)
+        self.prefix, self.suffixes, self.known = body[:cut], suffixes, len(suffixes)
+        self.leads = {}
 
     def _slow(self, body: bytes) -> None:
         """Anything else: several events, parts of one, comments, other line ends."""
