@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpunode.problems import match
+from gpunode.problems.catalogue import CATALOGUE
+from gpunode.sglang.flags_data import FLAGS
 
 HEALTHY = {
     "packages are installed and a module is built": """
@@ -226,3 +228,22 @@ def test_secrets_are_not_quoted() -> None:
         assert "sk-abc" not in found.evidence[0].text
         assert "***" in found.evidence[0].text
     assert "api_key=None" in match([line.format(said="api_key=None")])[0].evidence[0].text
+
+
+ARGUMENTS = "[2026-11-30 10:00:00] server_args=ServerArgs({})".format(
+    ", ".join(
+        f"{name.removeprefix('--').replace('-', '_')}={'False' if 'switch' in spans[-1][2] else 'None'}"
+        for name, spans in sorted(FLAGS.items())
+    )
+)
+"""The line in which sglang writes all its settings: hundreds of names, most of them of things that are off."""
+
+
+@pytest.mark.parametrize("problem", CATALOGUE, ids=lambda problem: problem.id)
+def test_names_of_settings_are_no_evidence(problem):
+    for shown in problem.shows:
+        assert found(f"{ARGUMENTS}\n{shown}") == found(shown)
+
+
+def found(text):
+    return [one.problem.id for one in match(text.splitlines())]

@@ -43,6 +43,9 @@ _REQUESTS: Final = re.compile(
 )
 """Requests and answers that a server logs (--log-requests): what people write to a model is no sign of anything."""
 _REQUEST_MARKS: Final = (b": obj=", b'"request.', b"Received request ", b"Generated response ")
+_SETTINGS: Final = re.compile(rb"\bServerArgs\([^\n]*")
+_OFF: Final = re.compile(rb"\b\w+=(?:None|False)\b")
+"""sglang writes every setting it knows when it starts: the names of what is off are no sign of anything either."""
 _SECRET: Final = re.compile(
     r"""((?:api[_-]?key|password|passwd|secret|hf_token|auth_token|access_token)\w*["']?\s*[=:]\s*["']?|Bearer\s+)(?!None\b)[^\s"',)]+""",
     re.IGNORECASE,
@@ -63,6 +66,8 @@ class Block:
             raw = _ANSI.sub(lambda match: b" " * len(match[0]), raw)
         if any(mark in raw for mark in _REQUEST_MARKS):
             raw = _REQUESTS.sub(lambda match: b" " * len(match[0]), raw)
+        if b"ServerArgs(" in raw:
+            raw = _SETTINGS.sub(lambda match: _OFF.sub(lambda off: b" " * len(off[0]), match[0]), raw)
         self.raw = raw
         self.lower = raw.translate(_WORDS)
         self.words = frozenset(self.lower.split())

@@ -163,7 +163,7 @@ PROBLEMS = (
             *(
                 Sign(
                     text,
-                    near=(r"eagle_worker|draft_worker|init_draft|EAGLEWorker|NEXTN|speculative_draft_model",),
+                    near=(r"eagle_worker|draft_worker|init_draft|EAGLEWorker|NEXTN|speculative_draft_model_path='",),
                     within=60,
                     not_near=(r"Capture cuda graph failed",),
                 )
