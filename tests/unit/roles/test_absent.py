@@ -10,11 +10,11 @@ import pytest
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 STAYS = {"proxmox.sources": "without Proxmox's repository a host gets no updates"}
 INSIDE = {"container.yml": "written inside the container, and gone with it"}
-WRITTEN = re.compile(r"^\s+(?:dest|path):\s*\"?(/(?:etc|usr/local|opt)/[^\s\"{]+)\"?$", re.MULTILINE)
+WRITTEN = re.compile(r"^\s+dest:\s*\"?(/(?:etc|usr/local|opt)/[^\s\"{]+)\"?$", re.MULTILINE)
 
 
 def written():
-    """Yield (role, path) of every file that the tasks of a role with an absent.yml name."""
+    """Yield (role, path) of every file that the tasks of a role with an absent.yml write."""
     for absent in sorted(ROLES.glob("*/tasks/absent.yml")):
         role = absent.parents[1]
         for tasks in sorted(absent.parent.glob("*.yml")):

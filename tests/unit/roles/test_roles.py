@@ -48,3 +48,33 @@ def test_tags_carry_the_role_name(role: Path) -> None:
 def test_nothing_relies_on_ignored_errors_or_bare_retries(role: Path) -> None:
     for file in role.rglob("*.yml"):
         assert "ignore_errors" not in file.read_text(), file
+
+
+def booleans():
+    """Every role variable whose default is true or false."""
+    for role in ROLES:
+        defaults = role / "defaults/main.yml"
+        for name, value in ((yaml.safe_load(defaults.read_text()) or {}) if defaults.exists() else {}).items():
+            if isinstance(value, bool):
+                yield name
+
+
+CONDITION = r"^\s*(?:- )?(?:when|until|failed_when|changed_when|that): (?:not )?|^\s*- (?:not )?"
+OPERAND = r"\b(?:if|and|or)\s+(?:not\s+)?\(?|\bnot\s+\(?"
+AS_BOOLEAN = r"\s*(?:\|\s*default\([^)]*\)\s*)?\|\s*bool|\s+(?:is|in|from|to|has)\b"
+END = r"\s*(?:$|and\b|or\b|else\b|\)|%\})"
+
+
+def test_a_boolean_given_on_the_command_line_is_one():
+    """`-e name=true` is a string: a bare condition refuses it, and `not 'false'` is false."""
+    bare = re.compile(rf"(?:{CONDITION}|{OPERAND})(?:{'|'.join(sorted(booleans()))})\b(?!{AS_BOOLEAN})(?={END})")
+    found = []
+    for file in [*ROOT.glob("roles/*/*/*.yml"), *ROOT.glob("roles/*/templates/*.j2"), *(ROOT / "playbooks").rglob("*.yml")]:
+        if {"defaults", "meta"} & set(file.parts):
+            continue
+        tags = False
+        for number, line in enumerate(file.read_text().splitlines(), 1):
+            tags = line.strip() == "tags:" or (tags and line.strip().startswith("- "))
+            if not tags and not line.strip().startswith("#") and bare.search(line):
+                found.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert not found, "\n".join(found)
