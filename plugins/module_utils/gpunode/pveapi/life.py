@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from .node import Node
     from .state import Guest
 
+SETTLE_S: Final = 60.0
+"""Time for a container to be as its last task left it: the HA manager looks at its services every 10 s."""
+
 ATTEMPTS: Final = 5
 """How often a change is planned anew after somebody else's, and a free vmid is asked for: more means that two tools fight."""
 
@@ -291,8 +294,30 @@ class Life(Session):
             return
         if stop:
             self.stop(guest)
+            self._await(guest.vmid, running=False)
         if start:
             self.act(guest, "start", {})
+            self._await(guest.vmid, running=True)
+
+    def _await(self, vmid: int, *, running: bool) -> None:
+        """Wait until it runs, or does not: where the HA manager has it, a task only asks the manager and ends at once."""
+        deadline = Deadline(SETTLE_S)
+        number = 0
+        while True:
+            guest = self.read(vmid)
+            if guest is not None and guest.running == running:
+                return
+            if not deadline.pause(number):
+                break
+            number += 1
+        if running:
+            raise LifeError(
+                f"container {vmid} was started and does not run {SETTLE_S:.0f} s later: `pct start {vmid} --debug` shows its first process,"
+                " `ha-manager status` whether the HA manager keeps it stopped"
+            )
+        raise LifeError(
+            f"container {vmid} was stopped and runs {SETTLE_S:.0f} s later: `ha-manager status` shows whether the HA manager runs it"
+        )
 
     def _absent(self, guest: Guest | None) -> None:
         if guest is None:

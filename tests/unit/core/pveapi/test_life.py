@@ -331,9 +331,36 @@ def test_stopped_and_started_only_when_it_is_not_so(proxmox: Any, live: Run) -> 
     assert not live("stopped").changed
 
 
-def test_somebody_else_who_started_it_first_is_no_error(proxmox: Any, live: Run) -> None:
+def test_a_container_of_the_ha_manager_is_waited_for(proxmox: Any, live: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     proxmox.have(101, OURS)
-    proxmox.failures["POST start"] = [ApiError("CT 101 already running")]
+    monkeypatch.setattr(proxmox, "_do", lambda *_: None)
+    read, looks = proxmox.read_many, []
+
+    def later(patterns: Any) -> Any:
+        looks.append(1)
+        if len(looks) == 4:
+            proxmox.boot(101)
+        return read(patterns)
+
+    monkeypatch.setattr(proxmox, "read_many", later)
+    assert live("started").status == "running"
+    monkeypatch.setattr("gpunode.pveapi.life.SETTLE_S", 0.01)
+    with pytest.raises(LifeError, match=r"was stopped and runs .*ha-manager status"):
+        live("stopped")
+    proxmox.up.clear()
+    looks.extend([1] * 9)
+    with pytest.raises(LifeError, match=r"was started and does not run .*pct start 101 --debug"):
+        live("started")
+
+
+def test_somebody_else_who_started_it_first_is_no_error(proxmox: Any, live: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxmox.have(101, OURS)
+
+    def start(*_: Any) -> str:
+        proxmox.boot(101)
+        raise ApiError("CT 101 already running")
+
+    monkeypatch.setattr(proxmox, "start", start)
     assert live("started").changed
 
 
