@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpunode.pve.conffile import decode_text, edit_raw, encode_text, parse, render
+from gpunode.pve.plan import Current, desired_from_user, make_plan, slots
+from gpunode.pve.propstring import FAMILIES, PropertyError
 
 FILE = """\
 #Server of the team%3A GLM
@@ -126,3 +128,78 @@ def test_no_edit_changes_a_line_that_it_was_not_told_to(lines: list[str], newlin
     removed = edit_raw(edited, [added], [])
     assert removed.rstrip("\n") == text.rstrip("\n")
     assert [line for line in edited.split("\n") if line != "lxc.prlimit.nofile: 7"][: len(lines)] == text.split("\n")[: len(lines)]
+
+
+LINES = st.one_of(
+    st.sampled_from(
+        [
+            "",
+            " ",
+            "# note",
+            "#a%3Ab%0Ac%",
+            "hostname: a",
+            "memory: 512",
+            "memory: 1024",
+            "dev0: /dev/nvidia0,mode=0666",
+            "description: x%0Ay",
+            "lxc.mount.entry: /a a none bind 0 0",
+            "lxc.autodev = 1",
+            "lxc.cap.drop:",
+            "[before]",
+            "[pve:pending]",
+            "[PVE:pending] ",
+            "delete: dev0,!mp1",
+            " [no]",
+            "[]",
+            "nonsense",
+            "Key: 1",
+            "\r",
+        ]
+    ),
+    st.text(st.characters(exclude_characters="\n", codec="utf-8"), max_size=20),
+)
+TEXTS = st.builds(lambda lines, end: "\n".join(lines) + end, st.lists(LINES, max_size=12), st.sampled_from(["", "\n", "\n\n"]))
+RAW_LINE = ("lxc.prlimit.memlock", "unlimited")
+
+
+@given(TEXTS)
+def test_any_file_is_read_and_edited_without_harm(text: str) -> None:
+    config = parse(text)
+    assert edit_raw(text, [], []) == text
+    added = edit_raw(text, [], [RAW_LINE])
+    after = parse(added)
+    assert after.live.raw == [*config.live.raw, RAW_LINE]
+    assert (after.live.options, after.live.description) == (config.live.options, config.live.description)
+    assert (after.pending, after.snapshots) == (config.pending, config.snapshots)
+    back = edit_raw(added, [RAW_LINE], [])
+    if RAW_LINE not in config.live.raw:
+        assert back in {text, text + "\n"}
+    for line in config.live.raw:
+        without = parse(edit_raw(text, [line], [])).live.raw
+        assert without == [other for number, other in enumerate(config.live.raw) if number != config.live.raw.index(line)]
+
+
+@given(TEXTS)
+def test_what_proxmox_writes_is_what_it_read_and_stays_so(text: str) -> None:
+    config = parse(text)
+    again = parse(render(config))
+    assert again.live.raw == config.live.raw
+    assert {key: value.strip() for key, value in again.live.options.items()} == {
+        key: value.strip() for key, value in config.live.options.items()
+    }
+    assert render(again) == render(parse(render(again)))
+    assert set(again.snapshots) == set(config.snapshots)
+
+
+@given(TEXTS, st.sets(st.sampled_from(["dev", "mp", "net", "lxc"])))
+def test_any_file_planned_against_itself_changes_nothing(text: str, purge: set[str]) -> None:
+    config = parse(text)
+    current = Current(101, config.live.options, config.pending.options, tuple(config.pending.deleted), tuple(config.live.raw))
+    wanted = {"lxc": [{"key": key, "value": value} for key, value in config.live.raw]} if "lxc" in purge else {}
+    if "dev" in purge:
+        wanted["dev"] = [current.effective[name] for name in slots(FAMILIES["dev"], current.effective)]
+    try:
+        plan = make_plan(current, desired_from_user({**wanted, "purge_unmanaged": sorted(purge - {"mp", "net"})}))
+    except PropertyError:
+        return  # what nobody could ask for
+    assert not plan, (plan.set, plan.delete, plan.raw_add, plan.raw_remove)
