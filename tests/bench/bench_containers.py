@@ -105,10 +105,10 @@ def copy_task(source: Path, name: str) -> str:
 
 def transfers(source: Path, address: str) -> tuple[float, float]:
     """Seconds of a file's way into the container through either connection plugin alone, the better of two each."""
+    os.environ |= {"ANSIBLE_COLLECTIONS_PATH": str(community()), "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     from ansible.playbook.play_context import PlayContext
     from ansible.plugins.loader import connection_loader, init_plugin_loader
 
-    os.environ["ANSIBLE_COLLECTIONS_PATH"] = str(community())
     init_plugin_loader([str(community())])
     connection_loader.add_directory(str(ROOT / "plugins/connection"))
     home = Path("/var/lib/gpunode-lab") / INDEX / "ssh"
