@@ -145,3 +145,26 @@ def test_a_server_that_answers_is_ready(module, node, capsys):
         assert not said["failed"]
     assert said["waited_s"] >= 0
     assert not (node / "asked").read_text()
+
+
+class Healthy(BaseHTTPRequestHandler):
+    """Answers every health check with 200."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+
+def test_nodes_of_a_server_that_do_not_answer_are_named(module, node, capsys):
+    with HTTPServer(("127.0.0.1", 0), Healthy) as there:
+        threading.Thread(target=there.serve_forever, daemon=True).start()
+        members = {"gpu-node-01": f"http://127.0.0.1:{there.server_port}/health", "gpu-node-02": "http://127.0.0.1:9/health"}
+        said = wait(module, capsys, members=members)
+        there.shutdown()
+    line = next(line for line in said["msg"].splitlines() if line.startswith("Of the 2 nodes of this server"))
+    assert "gpu-node-02 (http://127.0.0.1:9/health: " in line
+    assert "gpu-node-01" not in line
+    assert "nodes of this server" not in wait(module, capsys)["msg"]
