@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Run a playbook and, where asked, cut it short when a task begins: with SIGKILL, as a controller that loses power, or as Ctrl-C does.
 
-    cut_playbook.py [--at STEP | --task PATTERN] [--after SECONDS] [--interrupt] PLAYBOOK [ansible-playbook's arguments]
+    cut_playbook.py [--at STEP | --task PATTERN [--count N]] [--after SECONDS] [--interrupt] PLAYBOOK [ansible-playbook's arguments]
 
-STEP is a step of kernel_update, PATTERN a regular expression for a task's headline. Ends with ansible-playbook's status, 137 when it was
-killed, 130 when it was interrupted, 99 when the task never began or the run ended by itself before the cut.
+STEP is a step of kernel_update, PATTERN a regular expression for a task's headline, which counts when it comes for the N-th time. Ends with
+ansible-playbook's status, 137 when it was killed, 130 when it was interrupted, 99 when the task never began or the run ended by itself before
+the cut.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--at", metavar="STEP")
     parser.add_argument("--task", metavar="PATTERN")
+    parser.add_argument("--count", metavar="N", type=int, default=1)
     parser.add_argument("--after", metavar="SECONDS", type=float, default=0)
     parser.add_argument("--interrupt", action="store_true")
     options, rest = parser.parse_known_args()
@@ -44,9 +46,13 @@ def main() -> int:
             done.set()
 
     timer: threading.Timer | None = None
+    left = options.count
     for line in process.stdout:
         print(line, end="", flush=True)
         if wanted and timer is None and line.startswith("TASK [") and re.search(wanted, line):
+            left -= 1
+            if left:
+                continue
             timer = threading.Timer(options.after, end)
             timer.start()
     status = process.wait()

@@ -265,7 +265,8 @@ def _findings(
             found.append(Finding("maybe-better", WARNING, str(row["name"]), text, row["why"], remedy))
         elif row["standing"] in {FAILED, REFUSED}:
             text = "the server did not come up" if row["standing"] == FAILED else "it was refused before a start"
-            found.append(Finding(f"variant-{row['standing']}", INFO, str(row["name"]), text, row["why"][:2000], ""))
+            cause = row["why"].partition("\nThe end of `journalctl")[0]
+            found.append(Finding(f"variant-{row['standing']}", INFO, str(row["name"]), text, cause, ""))
     return found
 
 
