@@ -4,8 +4,8 @@
     cut_playbook.py [--at STEP | --task PATTERN [--count N]] [--after SECONDS] [--interrupt] PLAYBOOK [ansible-playbook's arguments]
 
 STEP is a step of kernel_update, PATTERN a regular expression for a task's headline, which counts when it comes for the N-th time. Ends with
-ansible-playbook's status, 137 when it was killed, 130 when it was interrupted, 99 when the task never began or the run ended by itself before
-the cut.
+ansible-playbook's status, 137 when it was killed, 130 when it was interrupted, 99 when the task never began or the run ended by itself
+before the cut.
 """
 
 from __future__ import annotations
