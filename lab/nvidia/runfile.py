@@ -50,6 +50,7 @@ remove() {
 	[ -z "$(dkms status -m nvidia -v "$old" 2>/dev/null)" ] || dkms remove -m nvidia -v "$old" --all >>"$log" 2>&1
 	sed 1d "$list" | while read -r file; do rm -f "/$file"; done
 	rm -rf "/usr/src/nvidia-$old" "$list"
+	rmdir /var/lib/nvidia
 	ldconfig
 	say "Uninstallation of existing driver: NVIDIA Accelerated Graphics Driver for Linux-x86_64 ($old) is complete."
 }
