@@ -35,5 +35,5 @@ def make(site: Path, target: Path, driver: Path = DRIVER) -> bool:
 
 
 if __name__ == "__main__":
-    if make(Path(sys.argv[1]), Path(sys.argv[2]), *map(Path, sys.argv[3:4])):
+    if make(Path(sys.argv[1]).absolute(), Path(sys.argv[2]), *map(Path, sys.argv[3:4])):
         print(sys.argv[2])
