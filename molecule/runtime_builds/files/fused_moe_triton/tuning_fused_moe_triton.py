@@ -19,4 +19,4 @@ experts = config["n_routed_experts"] + (0 if options.disable_shared_experts_fusi
 columns = config["moe_intermediate_size"] // options.tp_size
 device = subprocess.run(["nvidia-smi", "--query-gpu=name"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
 name = f"E={experts},N={columns},device_name={device.replace(' ', '_')}.json"
-Path(name).write_text(json.dumps({"1": {"BLOCK_SIZE_M": 16, "simulated": True, "tp_size": options.tp_size}}))
+Path(name).write_text(json.dumps({"1": {"BLOCK_SIZE_M": 16, "simulated": True, "tp_size": options.tp_size}}) + "\n")
