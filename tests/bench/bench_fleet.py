@@ -1,7 +1,8 @@
 """A no-change run of site.yml over 1, 2 and 4 lab nodes with as many forks: what an added node costs, as a share of the first.
 
-The lab's nodes share this machine's cores with the controller, so the share depends on the cores: the limit is for two of them. Nodes that
-are missing are stood up first, which takes minutes each. ``--strict`` fails above the limit, ``--keep`` leaves the lab up.
+The lab's nodes share this machine's cores with the controller, so the share depends on the cores: the limit is for two of them, and on a
+machine that is busy with something else the times say little; seconds of CPU, which are printed beside them, say more. Nodes that are
+missing are stood up first, which takes minutes each. ``--strict`` fails above the limit, ``--keep`` leaves the lab up.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -32,6 +34,22 @@ ENVIRONMENT = os.environ | {
 def lab(*words: str) -> None:
     """Run a command of the lab."""
     subprocess.run([sys.executable, "-m", "lab", *words], cwd=ROOT, env=ENVIRONMENT, check=True)
+
+
+def node_cpu(name: str) -> float:
+    """Seconds of CPU that a node has used since it started, from its control group; 0 where the machine keeps no such account."""
+    group = f"gpulab{INDEX}.{name}"
+    for path in (Path(f"/sys/fs/cgroup/cpuacct/{group}/cpuacct.usage"), Path(f"/sys/fs/cgroup/cpu,cpuacct/{group}/cpuacct.usage")):
+        if path.exists():
+            return int(path.read_text()) / 1e9
+    path = Path(f"/sys/fs/cgroup/{group}/cpu.stat")
+    return int(re.findall(r"usage_usec (\d+)", path.read_text())[0]) / 1e6 if path.exists() else 0.0
+
+
+def controller_cpu() -> float:
+    """Seconds of CPU that ended children of this process have used."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def run(inventory: Path, nodes: list[str]) -> tuple[float, int, str]:
@@ -65,7 +83,8 @@ def main() -> int:
     options = parser.parse_args()
     names = [f"gpu-node-{number:02d}" for number in range(1, max(options.counts) + 1)]
     times: dict[int, list[float]] = {count: [] for count in options.counts}
-    said = {}
+    said: dict[int, str] = {}
+    cpu: dict[int, tuple[float, float]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         inventory = Path(scratch) / "hosts.yml"
         inventory.write_text("gpu_nodes:\n  hosts:\n" + "".join(f"    {name}:\n" for name in names))
@@ -74,7 +93,9 @@ def main() -> int:
             run(inventory, names)
             for _ in range(ROUNDS):
                 for count in options.counts:
+                    before = controller_cpu(), sum(map(node_cpu, names[:count]))
                     seconds, changed, said[count] = run(inventory, names[:count])
+                    cpu[count] = controller_cpu() - before[0], sum(map(node_cpu, names[:count])) - before[1]
                     if changed:
                         raise SystemExit(f"the run over {count} nodes changed something:\n{said[count]}")
                     times[count].append(seconds)
@@ -88,7 +109,11 @@ def main() -> int:
     for count, seconds in best.items():
         share = (seconds - first) / (count - 1) / first if count > 1 else 0.0
         shares.append(share)
-        print(f"  {count} nodes {seconds:7.1f} s" + (f"   each added node {share:.2f} of the first (limit {LIMIT})" if count > 1 else ""))
+        used = f"CPU: controller {cpu[count][0]:.0f} s, nodes {cpu[count][1]:.0f} s"
+        print(
+            f"  {count} nodes {seconds:7.1f} s   {used}"
+            + (f"   each added node {share:.2f} of the first (limit {LIMIT})" if count > 1 else "")
+        )
     largest = max(options.counts)
     print(f"where the time went with {largest} nodes:")
     print(said[largest].rpartition("\nTime:")[2])
