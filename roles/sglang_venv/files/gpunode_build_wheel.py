@@ -213,6 +213,20 @@ def unpack(sdist: Path, target: Path) -> Path:
     return folders[0]
 
 
+def drop_half(source: Path) -> list[str]:
+    """Remove the libraries that a cut may have left half-written and return their names.
+
+    ninja knows which of its steps ended, but setuptools links by itself and takes a library that exists for a whole one. Whatever was
+    written after a library proves that one whole.
+    """
+    times = [(path.stat().st_mtime_ns, path) for path in (source / "build").rglob("*") if path.is_file()]
+    newest = max((when for when, _ in times), default=0)
+    half = [path for when, path in times if when == newest and ".so" in path.suffixes]
+    for path in half:
+        path.unlink()
+    return [path.name for path in half]
+
+
 def backend_of(source: Path) -> str:
     """The build backend that pyproject.toml names, else setuptools' own."""
     file = source / "pyproject.toml"
@@ -440,6 +454,8 @@ def _build(options: argparse.Namespace, chosen: Plan, work: Path) -> Path:
         (work / "nvcc").chmod(0o755)
     try:
         source = unpack(chosen.sdist, work / "source")
+        for name in drop_half(source) if resumed else []:
+            print(f"gpunode: {name} may be half-written and is linked anew", flush=True)
         wheel = compile_wheel(options.python, source, work / "dist", environment, progress)
         dropped = leave_out(wheel, list(recipe.get("leave_out", [])))  # type: ignore[call-overload]
         module = options.check_import or str(recipe.get("import", ""))

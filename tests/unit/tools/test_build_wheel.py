@@ -230,6 +230,18 @@ def test_where_builds_nothing_and_finds_what_was_built(sdist: Path, environment:
     assert where()["wheel"] == "", "a wheel that is cut short is no wheel"
 
 
+def test_a_library_that_may_be_half_written_goes(tmp_path: Path) -> None:
+    for when, name in enumerate(["lib/tiny/_first.cpython-313-x86_64-linux-gnu.so", "temp/second.o", "lib/tiny/_second.so"]):
+        path = tmp_path / "build" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, ns=(when, when))
+    assert builder.drop_half(tmp_path) == ["_second.so"]
+    assert builder.drop_half(tmp_path) == [], "an object was written after the first library"
+    assert [path.name for path in tmp_path.rglob("*.so")] == ["_first.cpython-313-x86_64-linux-gnu.so"]
+    assert builder.drop_half(tmp_path / "nothing") == []
+
+
 def test_what_a_package_asks_for_at_build_time(tmp_path: Path) -> None:
     assert builder.requires_of(tmp_path) == []
     text = '[build-system]\nrequires = [\n  "setuptools>=64",\n  "pybind11[global]>=2",\n  \'torch\',\n]\n[project]\nrequires = ["no"]\n'
