@@ -186,7 +186,10 @@ def make_plan(current: Current, desired: Desired) -> Plan:
             if slot in now and (family_of(slot) is not None or meaning(slot, now[slot]) != meaning(slot, None)):
                 _remove(plan, slot, now)
     plan.raw_add, plan.raw_remove = raw_changes(current.raw, desired.raw, purge=RAW in desired.purge)
-    after = [have for have in current.raw if have not in plan.raw_remove] + plan.raw_add
+    after = list(current.raw)
+    for have in plan.raw_remove:
+        after.remove(have)  # one of them, where a line stands twice
+    after += plan.raw_add
     for key in sorted({key for key, _ in (*plan.raw_add, *plan.raw_remove)}):
         plan.before[key] = [value for name, value in current.raw if name == key]
         plan.after[key] = [value for name, value in after if name == key]
