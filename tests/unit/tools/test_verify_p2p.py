@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import stat
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -208,7 +211,8 @@ def test_wrong_usage_and_input_end_with_2(args, healthy, tmp_path):
 
 def test_unwritable_file_says_so(healthy):
     done = run("--snapshot", healthy, "--report", "/proc/nowhere/r.html")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
+    assert "PASS (healthy)" in done.stdout
     assert "/proc/nowhere/r.html could not be written" in done.stderr
 
 
@@ -257,3 +261,57 @@ def test_report_draws_any_number_of_gpus(count):
     assert page.count("<rect") >= count
     empty = render(judge(Snapshot({})).to_dict())
     assert "None was found." in empty
+
+
+@pytest.mark.parametrize("option", ["--result", "--report", "--metrics", "--save-snapshot", "--save-baseline"])
+def test_a_pipe_stays_a_pipe(healthy, tmp_path, option):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
+    assert run("--snapshot", healthy, option, pipe).exit_code == 0
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert os.read(reader, 1 << 20)
+    os.close(reader)
+
+
+def test_a_full_standard_output_is_told(healthy):
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [ROOT / "tools/verify_p2p.py", "--snapshot", healthy], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert "standard output could not be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_output_is_tried(healthy, tmp_path):
+    done = run("--snapshot", healthy, "--report", "/proc/nowhere/r.html", "--result", tmp_path / "r.json", "--metrics", tmp_path)
+    assert done.exit_code == 2
+    assert "/proc/nowhere/r.html could not be written" in done.stderr
+    assert f"{tmp_path} could not be written" in done.stderr
+    assert json.loads((tmp_path / "r.json").read_text())["verdict"] == "pass"
+
+
+def test_the_baseline_of_another_node_is_refused(healthy, tmp_path):
+    other = json.loads(json.dumps(make_node(4)).replace("GPU-", "GPU-f"))
+    other["host"] = "node77"
+    (tmp_path / "other.json").write_text(json.dumps(other))
+    done = run("--snapshot", healthy, "--baseline", tmp_path / "other.json")
+    assert done.exit_code == 2
+    assert "the baseline is one of node77: none of its GPUs is here" in done.stderr
+
+
+def test_an_inventory_without_the_host_is_wrong_input(tmp_path):
+    (tmp_path / "hosts.yml").write_text("all: {hosts: {other: {}}}\n")
+    assert run("--host", "node1", "-i", tmp_path / "hosts.yml").exit_code == 2
+    assert run("--host", "node1", "-i", tmp_path / "none.yml").exit_code == 2
+
+
+def test_an_interrupt_while_reading_is_no_verdict(monkeypatch):
+    def interrupted(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpunode_tools.cli.verify_p2p.connect", interrupted)
+    done = run()
+    assert done.exit_code == 3
+    assert "interrupted before anything could be judged" in done.stderr

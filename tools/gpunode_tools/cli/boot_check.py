@@ -53,7 +53,7 @@ def command(context: click.Context, /, **options: Any) -> None:
         judgement = _judge(options)
     except UnreachableError as error:
         say(f"boot-check: {error}")
-        context.exit(3)
+        context.exit(error.exit_code)
     result = judgement.to_dict()
     write_atomically(options["result_file"], json.dumps(result, indent=1) + "\n")
     if options["metrics_file"]:

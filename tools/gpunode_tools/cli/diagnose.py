@@ -19,7 +19,9 @@ UNIT = "sglang.service"
 @click.command("diagnose", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("files", nargs=-1, metavar="[FILE...|-]")
 @click.option("--host", metavar="NAME", help="Read this host over ssh, address and user from the inventory. Default: this machine.")
-@click.option("--inventory", metavar="PATH", help="Ansible inventory that knows the host. Default: inventory/hosts.yml, if it is there.")
+@click.option(
+    "-i", "--inventory", metavar="PATH", help="Ansible inventory that knows the host. Default: inventory/hosts.yml, if it is there."
+)
 @click.option("--container", type=click.IntRange(min=100), metavar="VMID", help="The server's container. Default: the one with the GPUs.")
 @click.option("--unit", default=UNIT, show_default=True, metavar="UNIT", help="The server's systemd unit.")
 @click.option("--since", metavar="T", help="Read journals from then on, as journalctl understands it. Default: the current boot.")
@@ -89,4 +91,4 @@ def _read_node(context: click.Context, diagnosis: Diagnosis, options: dict[str, 
             machine.close()
     except UnreachableError as error:
         say(f"diagnose: {error}")
-        context.exit(3)
+        context.exit(error.exit_code)

@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpunode_tools.collect.machines import Machine
     from gpunode_tools.smoke.level import Level, Target
     from gpunode_tools.smoke.run import Options, Run
@@ -157,7 +159,9 @@ def read_baseline(path: str | None, *, optional: bool) -> dict[str, Any] | None:
 )
 @click.option("--journal-unit", default="sglang.service", show_default=True, metavar="UNIT", help="The server's unit in that journal.")
 @click.option("--journal-host", metavar="NAME", help="Read that journal on this host over ssh; address and user from the inventory.")
-@click.option("--inventory", metavar="PATH", help="Inventory that knows --journal-host. Default: inventory/hosts.yml, if it is there.")
+@click.option(
+    "-i", "--inventory", metavar="PATH", help="Inventory that knows --journal-host. Default: inventory/hosts.yml, if it is there."
+)
 @click.option("--node", metavar="NAME", help="Name of the node in results and baselines.")
 @click.option("--baseline", metavar="FILE", help="Compare with this baseline, or with a saved JSON result.")
 @click.option("--baseline-optional", is_flag=True, help="Go on where the baseline's file does not exist yet.")
@@ -314,32 +318,42 @@ def progress_line() -> Any:
 
 
 def write(result: dict[str, Any], run: Run, options: dict[str, Any], code: int) -> None:
-    """Everything that was asked for, files first."""
-    from gpunode_tools.report.files import write_atomically
+    """Everything that was asked for, standard output first."""
+    from gpunode_tools.report.files import do_all, show, write_atomically
 
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
-    if options["save_baseline"]:
-        if code == 0:
-            from gpunode import smoke_baseline
 
-            write_atomically(options["save_baseline"], json.dumps(smoke_baseline.make(result), indent=1) + "\n")
-            say(f"smoke: baseline saved to {options['save_baseline']}")
-        else:
-            say(f"smoke: the baseline was not saved: the verdict is {result['verdict']}")
-    if options["raw"]:
-        write_atomically(options["raw"], "".join(json.dumps(row) + "\n" for row in run.rows))
-    if options["result_file"]:
-        write_atomically(options["result_file"], json.dumps(result, indent=1) + "\n")
-    if options["report"]:
+    def baseline() -> None:
+        from gpunode import smoke_baseline
+
+        write_atomically(options["save_baseline"], json.dumps(smoke_baseline.make(result), indent=1) + "\n")
+        say(f"smoke: baseline saved to {options['save_baseline']}")
+
+    def html() -> None:
         from gpunode_tools.report.smoke_html import render as render_html
 
         write_atomically(options["report"], render_html(result))
-    if options["metrics_file"]:
+
+    def metrics() -> None:
         from gpunode_tools.report.smoke_machine import prometheus
 
         write_atomically(options["metrics_file"], prometheus(result, options["metrics_run"]))
-    click.echo(render(result, options["output"], options["metrics_run"]), nl=False, color=True)
+
+    steps: list[Callable[[], object]] = [lambda: show(render(result, options["output"], options["metrics_run"]))]
+    if options["raw"]:
+        steps.append(lambda: write_atomically(options["raw"], "".join(json.dumps(row) + "\n" for row in run.rows)))
+    if options["result_file"]:
+        steps.append(lambda: write_atomically(options["result_file"], json.dumps(result, indent=1) + "\n"))
+    if options["report"]:
+        steps.append(html)
+    if options["metrics_file"]:
+        steps.append(metrics)
+    if options["save_baseline"] and code == 0:
+        steps.append(baseline)
+    elif options["save_baseline"]:
+        say(f"smoke: the baseline was not saved: the verdict is {result['verdict']}")
+    do_all(steps)
 
 
 def render(result: dict[str, Any], output: str, run: str = "smoke") -> str:

@@ -10,7 +10,9 @@ import click
 
 @click.command("snapshot", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--host", metavar="NAME", help="Read this host over ssh; address and user from the inventory. Default: this machine.")
-@click.option("--inventory", metavar="PATH", help="Ansible inventory that knows the host. Default: inventory/hosts.yml, if it is there.")
+@click.option(
+    "-i", "--inventory", metavar="PATH", help="Ansible inventory that knows the host. Default: inventory/hosts.yml, if it is there."
+)
 @click.option(
     "--container", type=click.IntRange(min=100), metavar="VMID", help="Also read this container. Default: the one that has the GPUs."
 )
@@ -34,7 +36,7 @@ def command(context: click.Context, /, target: str, redact: bool, **options: Any
             machine.close()
     except UnreachableError as error:
         say(f"snapshot: {error}")
-        context.exit(3)
+        context.exit(error.exit_code)
     text = dump(without_names(data) if redact else data)
     if target == "-":
         sys.stdout.write(text)

@@ -12,6 +12,8 @@ import click
 from gpunode import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpunode.judge import Judgement
     from gpunode_tools.collect.machines import Machine
 
@@ -39,7 +41,9 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, value: str |
 
 @click.command("verify-p2p", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--host", metavar="NAME", help="Check this host over ssh; address and user from the inventory. Default: this machine.")
-@click.option("--inventory", metavar="PATH", help="Ansible inventory that knows the host. Default: inventory/hosts.yml, if it is there.")
+@click.option(
+    "-i", "--inventory", metavar="PATH", help="Ansible inventory that knows the host. Default: inventory/hosts.yml, if it is there."
+)
 @click.option(
     "--container", type=click.IntRange(min=100), metavar="VMID", help="Measure in this container. Default: the one that has the GPUs."
 )
@@ -118,8 +122,10 @@ def command(context: click.Context, /, **options: Any) -> None:
         judgement = _run(options)
     except UnreachableError as error:
         say(f"verify-p2p: {error}")
+        context.exit(error.exit_code)
+    except KeyboardInterrupt:
+        say("verify-p2p: interrupted before anything could be judged")
         context.exit(3)
-    _write(judgement, options)
     context.exit(judgement.exit_code)
 
 
@@ -138,7 +144,9 @@ def _check(options: dict[str, Any]) -> None:
 
 def _run(options: dict[str, Any]) -> Judgement:
     from gpunode.judge import Options, judge
+    from gpunode.rules.baseline import is_foreign
     from gpunode.snapshot import Snapshot, SnapshotError
+    from gpunode_tools.report.files import do_all
 
     machine: Machine | None = None
     try:
@@ -168,7 +176,12 @@ def _run(options: dict[str, Any]) -> Judgement:
             ),
             baseline,
         )
-        _save(judgement, options, machine)
+        if baseline is not None and is_foreign(judgement.state, baseline):
+            raise click.UsageError(
+                f"the baseline is one of {baseline.get('host')}: none of its GPUs is here. Name this node's with --baseline, or judge "
+                "without one (--no-baseline) and save a new one (--save-baseline)"
+            )
+        do_all([*_outputs(judgement, options), lambda: _save(judgement, options, machine)])
         return judgement
     finally:
         if machine is not None:
@@ -225,7 +238,7 @@ def read_baseline(place: str | None, machine: Machine | None) -> dict[str, Any] 
 def _save(judgement: Judgement, options: dict[str, Any], machine: Machine | None) -> None:
     from gpunode.rules.baseline import build
     from gpunode.snapshot import dump, redact
-    from gpunode_tools.report.files import write_atomically
+    from gpunode_tools.report.files import OutputError, write_atomically
 
     data = judgement.state.snapshot.data
     if options["save_snapshot"]:
@@ -243,26 +256,35 @@ def _save(judgement: Judgement, options: dict[str, Any], machine: Machine | None
         script = 'd=${0%/*}; mkdir -p "$d" && cat >"$0.new" && mv "$0.new" "$0"'
         code, _, error = machine.run(["sh", "-c", script, BASELINE], text.encode(), timeout=20)
         if code != 0:
-            raise click.ClickException(f"{BASELINE} could not be written: {error.strip()}")
+            raise OutputError(f"{BASELINE} could not be written: {error.strip()}")
     say(f"verify-p2p: baseline saved to {place or BASELINE}")
 
 
-def _write(judgement: Judgement, options: dict[str, Any]) -> None:
-    from gpunode_tools.report.files import write_atomically
+def _outputs(judgement: Judgement, options: dict[str, Any]) -> list[Callable[[], None]]:
+    """Every output that was asked for, standard output first."""
+    from gpunode_tools.report.files import show, write_atomically
 
     result = judgement.to_dict()
     kind = "state" if options["no_measure"] else "measured"
-    if options["report"]:
+
+    def html() -> None:
         from gpunode_tools.report.p2p_html import render as render_html
 
         write_atomically(options["report"], render_html(result))
-    if options["result_file"]:
-        write_atomically(options["result_file"], json.dumps(result, indent=1) + "\n")
-    if options["metrics_file"]:
+
+    def metrics() -> None:
         from gpunode_tools.report.p2p_machine import prometheus
 
         write_atomically(options["metrics_file"], prometheus(result, kind))
-    click.echo(render(result, options["output"], kind), nl=False, color=True)  # render() knows whether the terminal wants colour
+
+    steps: list[Callable[[], None]] = [lambda: show(render(result, options["output"], kind))]  # render() knows whether colour is wanted
+    if options["report"]:
+        steps.append(html)
+    if options["result_file"]:
+        steps.append(lambda: write_atomically(options["result_file"], json.dumps(result, indent=1) + "\n"))
+    if options["metrics_file"]:
+        steps.append(metrics)
+    return steps
 
 
 def render(result: dict[str, Any], output: str, check: str = "measured") -> str:

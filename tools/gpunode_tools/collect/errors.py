@@ -5,3 +5,11 @@ from __future__ import annotations
 
 class UnreachableError(RuntimeError):
     """Raised when a machine cannot be reached or does not run what is asked; the message says what to look at."""
+
+    exit_code = 3
+
+
+class InventoryError(UnreachableError):
+    """Raised for an inventory that is not there, cannot be read or does not know the host: wrong input, not a machine that is away."""
+
+    exit_code = 2

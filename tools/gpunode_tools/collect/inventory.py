@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from gpunode_tools.collect.errors import UnreachableError
+from gpunode_tools.collect.errors import InventoryError, UnreachableError
 
 DEFAULT_INVENTORIES: Final = ("inventory/hosts.yml", "inventory/hosts.yaml")
 _DEADLINE_S: Final = 60.0
@@ -33,11 +33,11 @@ def host_variables(name: str, inventory: str | None) -> dict[str, Any]:
     if path is None:
         return {}
     if not Path(path).exists():
-        raise UnreachableError(f"inventory {path} does not exist")
+        raise InventoryError(f"inventory {path} does not exist")
     tool = Path(sys.executable).with_name("ansible-inventory")
     found = _by_ansible(str(tool), path, name) if tool.exists() else _by_files(Path(path), name)
     if found is None and inventory is not None:
-        raise UnreachableError(f"inventory {path} has no host {name}")
+        raise InventoryError(f"inventory {path} has no host {name}")
     return found or {}
 
 
@@ -127,4 +127,4 @@ def _yaml(place: Path, text: str) -> Any:
     try:
         return yaml.load(text, Loader)  # noqa: S506 - a safe loader that knows two more tags
     except yaml.YAMLError as error:
-        raise UnreachableError(f"{place} is no YAML that can be read: {error}") from None
+        raise InventoryError(f"{place} is no YAML that can be read: {error}") from None

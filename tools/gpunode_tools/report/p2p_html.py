@@ -59,7 +59,7 @@ def _changed(result: dict[str, Any]) -> list[str]:
     if not baseline:
         return []
     if not baseline["changed"]:
-        return [card("Baseline", f"<p>Of {escape(str(baseline['saved_at']))}; nothing that was read has changed since.</p>")]
+        return [card("Baseline", f"<p>Of {escape(str(baseline['saved_at']))}; no version or setting that it keeps has changed since.</p>")]
     rows = [(change["what"], change["before"], change["after"]) for change in baseline["changed"]]
     return [card(f"Changed since the baseline of {baseline['saved_at']}", table(("What", "Before", "Now"), rows))]
 

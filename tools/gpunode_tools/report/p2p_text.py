@@ -57,7 +57,7 @@ def _baseline(result: dict[str, Any], paint: Paint) -> list[str]:
     baseline = result.get("baseline")
     if not baseline:
         return []
-    lines = [f"  baseline of {baseline['saved_at']}" + ("" if baseline["changed"] else ": nothing that was read has changed")]
+    lines = [f"  baseline of {baseline['saved_at']}" + ("" if baseline["changed"] else ": no version or setting that it keeps has changed")]
     word = paint("changed", "bold", "yellow")
     return lines + [f"  {word} {change['what']}: {change['before']} -> {change['after']}" for change in baseline["changed"]]
 

@@ -119,6 +119,13 @@ def load(text: str) -> dict[str, Any]:
     return data
 
 
+def is_foreign(state: State, baseline: Mapping[str, Any]) -> bool:
+    """Whether none of the baseline's GPUs is one of this node's; False where either does not know its GPUs' UUIDs."""
+    theirs = {gpu.get("uuid") for gpu in baseline["gpus"] if isinstance(gpu, dict)} - {None}
+    ours = {gpu.info.uuid for gpu in state.gpus if gpu.info} - {None}
+    return bool(theirs and ours and not theirs & ours)
+
+
 def known_links(baseline: Mapping[str, Any] | None) -> dict[str, dict[str, int | float | None]]:
     """Address to link width, BAR1 and boot-time limit of the baseline."""
     return {gpu["bdf"]: gpu for gpu in (baseline or {}).get("gpus", []) if isinstance(gpu, dict) and "bdf" in gpu}
