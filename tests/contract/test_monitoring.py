@@ -24,7 +24,7 @@ from tests.support.promql import metrics
 from gpunode_tools.report import p2p_machine, smoke_machine
 
 sys.path.insert(0, str(ROOT / "tools"))
-from sglang_flags import CACHE, wheel
+from sglang_wheels import CACHE, wheel
 
 OWN = {"up", "ALERTS"}
 """Prometheus makes these itself."""
