@@ -169,6 +169,13 @@ def test_choice_of_the_container(listing, chosen, words):
     assert node.choose_container({"files": {}}, machine, None, said.append) is None
 
 
+def test_a_container_that_cannot_be_looked_at_is_not_called_stopped():
+    said: list[str] = []
+    assert node.choose_container({"files": CONFIGS}, Fake({"pct list": (255, "", "please run as root\n")}), None, said.append) is None
+    assert "could not be told (`pct list` ended with 255: please run as root)" in said[0]
+    assert "does not run" not in said[0]
+
+
 def test_container_without_python_costs_only_what_it_hides():
     machine = Fake({"python3": here, "pct exec": (127, "", "python3: not found\n")})
     data = node.read_node(machine, 101, print)

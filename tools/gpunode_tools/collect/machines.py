@@ -109,7 +109,9 @@ def gpu_containers(snapshot: dict[str, Any]) -> dict[int, int]:
 
 
 def running_containers(machine: Machine) -> set[int]:
-    """Numbers of the containers that run, by `pct list`; empty where there is no Proxmox."""
-    code, out, _ = machine.run(["pct", "list"], timeout=20)
-    rows = [line.split() for line in out.splitlines()] if code == 0 else []
+    """Numbers of the containers that run, by `pct list`. Raises UnreachableError where that cannot be told."""
+    code, out, error = machine.run(["pct", "list"], timeout=20)
+    if code != 0:
+        raise UnreachableError(f"`pct list` ended with {code}: {error.strip() or 'no output'}")
+    rows = [line.split() for line in out.splitlines()]
     return {int(row[0]) for row in rows if len(row) > 1 and row[0].isdecimal() and row[1] == "running"}

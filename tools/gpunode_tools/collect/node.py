@@ -25,9 +25,15 @@ def choose_container(data: dict[str, Any], machine: Machine, asked: int | None, 
     having = gpu_containers(data)
     if not having:
         return None
-    running = {vmid: count for vmid, count in having.items() if vmid in running_containers(machine)}
+    names = ", ".join(map(str, having))
+    try:
+        up = running_containers(machine)
+    except UnreachableError as error:
+        say(f"whether container {names} runs, which has the GPUs, could not be told ({error}); looking at the host alone")
+        return None
+    running = {vmid: count for vmid, count in having.items() if vmid in up}
     if not running:
-        say(f"container {', '.join(map(str, having))} has the GPUs but does not run; looking at the host alone")
+        say(f"container {names} has the GPUs but does not run; looking at the host alone")
         return None
     best = max(sorted(running), key=lambda vmid: running[vmid])
     if len(running) > 1:

@@ -138,7 +138,10 @@ def container_at(machine: Machine, address: str) -> int | None:
     for vmid, has in _ADDRESS.findall(out):
         if has in wanted:
             return int(vmid)
-    for vmid in sorted(running_containers(machine)):
+    running: set[int] = set()
+    with contextlib.suppress(UnreachableError):  # no Proxmox there
+        running = running_containers(machine)
+    for vmid in sorted(running):
         _, out, _ = machine.run(["lxc-info", "-n", str(vmid), "-iH"], timeout=20)
         if wanted & set(out.split()):
             return vmid

@@ -252,12 +252,16 @@ def _hmm(state: State, failing: bool) -> Iterator[Finding]:
             remedy,
             source,
         )
+    if option and not set_off:  # kmod takes the last of several: another file would not help
+        remedy = (
+            f"take uvm_disable_hmm={option[0]} out of {option[1]}, or write 1 there; stop what uses the GPUs, reload nvidia_uvm (or reboot)"
+        )
     if state.modprobe is not None and not set_off and (on or disabled == "Y" or allowed):
         yield Finding(
             "hmm-option-missing",
             WARNING,
             "host",
-            "no file in modprobe.d switches HMM off"
+            (f"{option[1]} switches HMM on" if option else "no file in modprobe.d switches HMM off")
             + ("; it is off now, the next load of the module switches it on" if disabled == "Y" else ""),
             f"uvm_disable_hmm={option[0]} in {option[1]}" if option else "no 'options nvidia_uvm uvm_disable_hmm=1' in modprobe.d",
             remedy,

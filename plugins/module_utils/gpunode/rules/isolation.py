@@ -50,6 +50,7 @@ def _iommu(state: State, failing: bool) -> Iterator[Finding]:
     if state.command_line is not None:
         told = [word for word in state.command_line if "iommu" in word]
         evidence += f"; kernel command line: {' '.join(told) or 'no iommu parameter'}"
+    passthrough = bool({"iommu=pt", "iommu.passthrough=1"} & set(state.command_line or ()))
     yield Finding(
         "iommu-translated",
         ERROR if failing or faults else WARNING,
@@ -58,7 +59,8 @@ def _iommu(state: State, failing: bool) -> Iterator[Finding]:
         if translated
         else "the IOMMU reports page faults of devices",
         evidence,
-        "boot with iommu=pt, or amd_iommu=off / intel_iommu=off where no VM needs passthrough (GRUB: /etc/default/grub and update-grub; "
+        ("iommu=pt is set and does not reach them: boot with" if passthrough else "boot with iommu=pt, or")
+        + " amd_iommu=off / intel_iommu=off where no VM needs passthrough (GRUB: /etc/default/grub and update-grub; "
         "systemd-boot: /etc/kernel/cmdline and proxmox-boot-tool refresh)",
         "pytorch/pytorch#84803; tinygrad/open-gpu-kernel-modules#18; vllm-project/vllm#51513",
     )

@@ -177,6 +177,8 @@ def test_hmm_option_is_lost_at_the_next_load(node):
     finding = node.only("hmm-option-missing")
     assert finding.severity == "warning"
     assert "uvm_disable_hmm=0" in finding.evidence
+    assert finding.summary.startswith("/etc/modprobe.d/gpunode.conf switches HMM on")
+    assert "take uvm_disable_hmm=0 out of /etc/modprobe.d/gpunode.conf" in finding.remedy
 
 
 def test_hmm_that_the_kernel_does_not_offer(node):

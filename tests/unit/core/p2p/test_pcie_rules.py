@@ -20,6 +20,9 @@ def test_iommu_translates_with_good_measurements(node, kind):
     finding = node.only("iommu-translated")
     assert finding.severity == "warning"
     assert "amd_iommu=off" in finding.evidence
+    assert finding.remedy.startswith("boot with iommu=pt, or amd_iommu=off")
+    node.files["/proc/cmdline"] = "ro quiet iommu=pt\n"
+    assert node.only("iommu-translated").remedy.startswith("iommu=pt is set and does not reach them: boot with amd_iommu=off")
 
 
 def test_iommu_in_passthrough_is_fine(node):
