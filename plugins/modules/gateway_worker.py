@@ -24,7 +24,8 @@ options:
     choices: [present, drained, absent]
     default: present
   wait:
-    description: Wait until the worker is healthy, or empty. Without it a removal ends at once: several gateways are told before one waits.
+    description:
+      - Wait until the worker is healthy, or empty. Without it a removal ends at once, so that several gateways can be told before one waits.
     type: bool
     default: true
   timeout_s:
