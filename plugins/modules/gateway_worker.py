@@ -25,7 +25,7 @@ options:
     default: present
   wait:
     description:
-      - Wait until the worker is healthy, or empty. Without it a removal ends at once, so that several gateways can be told before one waits.
+      - Wait until the worker is healthy, or empty. Without it a removal ends at once, so that several gateways can be told together.
     type: bool
     default: true
   timeout_s:
