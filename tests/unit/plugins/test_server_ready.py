@@ -129,24 +129,6 @@ def test_bytes_that_are_no_text_and_endless_lines_do_no_harm(module, node, capsy
     assert max(map(len, said["msg"].splitlines())) < 2000
 
 
-def test_a_server_that_answers_is_ready(module, node, capsys):
-    class Healthy(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_):
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Healthy) as server:
-        threading.Thread(target=server.handle_request, daemon=True).start()
-        said = wait(module, capsys, url=f"http://127.0.0.1:{server.server_port}/health")
-    with contextlib.suppress(KeyError):
-        assert not said["failed"]
-    assert said["waited_s"] >= 0
-    assert not (node / "asked").read_text()
-
-
 class Healthy(BaseHTTPRequestHandler):
     """Answers every health check with 200."""
 
@@ -156,6 +138,16 @@ class Healthy(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+
+def test_a_server_that_answers_is_ready(module, node, capsys):
+    with HTTPServer(("127.0.0.1", 0), Healthy) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        said = wait(module, capsys, url=f"http://127.0.0.1:{server.server_port}/health")
+    with contextlib.suppress(KeyError):
+        assert not said["failed"]
+    assert said["waited_s"] >= 0
+    assert not (node / "asked").read_text()
 
 
 def test_nodes_of_a_server_that_do_not_answer_are_named(module, node, capsys):
