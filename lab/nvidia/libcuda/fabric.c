@@ -151,6 +151,7 @@ static int set_value(char *at, const char *key) {
   else if (!strcmp(key, "nodes")) fabric.nodes_required = !strcmp(value, "required");
   else if (!strcmp(key, "jit")) fabric.jit_missing = !strcmp(value, "missing");
   else if (!strcmp(key, "wait_value")) fabric.no_wait_value = !strcmp(value, "missing");
+  else if (!strcmp(key, "gate_late_ms")) fabric.gate_late_ms = n;
   else if (!strcmp(key, "state")) snprintf(fabric.state, sizeof fabric.state, "%s", value);
   else if (!strcmp(key, "cuda")) fabric.cuda_version = (int)n;
   else if (!strcmp(key, "init_ms")) fabric.init_ms = n;

@@ -46,7 +46,7 @@ struct gpu {
 struct fabric {
   int loaded, gpus, init_code, cuda_version, nodes_required, jit_missing, no_wait_value;
   int hmm; /* 0 off, 1 on, 2 as /sys/module/nvidia_uvm says */
-  double init_ms, context_ms, module_ms, context_mib, host_gbps, local_gbps, socket_gbps;
+  double init_ms, context_ms, module_ms, context_mib, host_gbps, local_gbps, socket_gbps, gate_late_ms;
   char state[256]; /* folder in which a GPU that fell off the bus is remembered */
   struct gpu gpu[MAX_GPUS];
   struct link link[MAX_GPUS][MAX_GPUS];

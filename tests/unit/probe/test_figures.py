@@ -53,6 +53,18 @@ def test_full_adds_both_directions_kernels_and_patterns(lab):
     assert one_to_all["total_gbps"] == pytest.approx(57, rel=0.1)  # the port of one GPU
 
 
+@pytest.mark.parametrize("late", [0, 40])
+def test_nothing_begins_before_the_time_does(lab, late):
+    """A GPU comes back to a waiting stream when it likes: on real ones a total of three times the port's rate was seen."""
+    lab.fabric(f"set gate_late_ms {late}", "link all both=100", gpus=3)
+    result = lab.measure(measure="full", light=False)
+    assert all(pair["bidirectional_gbps"] <= 100 * 1.02 for pair in result["pairs"])
+    totals = {pattern["name"]: pattern["total_gbps"] for pattern in result["patterns"]}
+    assert totals["all-to-all"] <= 3 * 57 * 1.02  # a port of 57 GB/s each way
+    assert all(total <= 57 * 1.02 for name, total in totals.items() if name != "all-to-all")
+    assert all(total >= 57 * 0.8 for name, total in totals.items() if name != "all-to-all")
+
+
 def test_only_the_pairs_that_were_asked_for(lab):
     lab.fabric(gpus=3)
     assert statuses(lab.measure(pairs=((2, 0), (0, 1)))) == {(2, 0): "ok", (0, 1): "ok"}

@@ -621,7 +621,7 @@ class Bench:
     def timed(self, gpu: Gpu, enqueue: Callable[[], None], gated: bool = True) -> float:
         """Seconds that the work enqueued on ``gpu``'s stream takes, from events around it, held back until all of it is enqueued."""
         gpu.current()
-        held = gated and self.hold((gpu, gpu.stream))
+        held = gated and self.hold(gpu)
         try:
             self.cuda("cuEventRecord", gpu.events[0], gpu.stream)
             enqueue()
@@ -636,20 +636,31 @@ class Bench:
     def seconds(self, begin: Any, end: Any) -> float:
         return max(float(self.cuda.get(ctypes.c_float, "cuEventElapsedTime", begin, end)) / 1000, 1e-9)
 
-    def hold(self, *streams: tuple[Gpu, Any]) -> bool:
-        """Close the gate before what follows on these streams; False where the driver has no such operation."""
+    def hold(self, gpu: Gpu) -> bool:
+        """Close the gate before what follows on this GPU's stream; False where the driver has no such operation."""
         if self.gated:
             value = self.host.close_gate()
+            gpu.current()
             try:
-                for gpu, stream in streams:
-                    gpu.current()
-                    self.cuda("cuStreamWaitValue32_v2", stream, self.host.gate_address, value, 0)
+                self.cuda("cuStreamWaitValue32_v2", gpu.stream, self.host.gate_address, value, 0)
             except CudaError as error:
                 self.host.open_gate()
                 if error.code != NOT_SUPPORTED:
                     raise
                 self.gated = False
         return self.gated
+
+    def start(self, begin: Any, leader: Gpu, followers: list[tuple[Gpu, Any]]) -> None:
+        """Record the start on the leader's stream and let no other stream begin before it.
+
+        A gate before every stream is no common start: a GPU looks at a waiting stream again only when its engine is free, so the
+        stream that keeps the time may begin after the others are done.
+        """
+        leader.current()
+        self.cuda("cuEventRecord", begin, leader.stream)
+        for gpu, stream in followers:
+            gpu.current()
+            self.cuda("cuStreamWaitEvent", stream, begin, 0)
 
     @staticmethod
     def settle(sample: Callable[[], float]) -> float:
@@ -733,10 +744,9 @@ class Bench:
         begin, end = src.events
 
         def sample() -> float:
-            held = self.hold((dst, dst.stream), (src, src.stream))
+            held = self.hold(src)
             try:
-                src.current()
-                self.cuda("cuEventRecord", begin, src.stream)
+                self.start(begin, src, [(dst, dst.stream)])
                 for _ in range(copies):
                     src.current()
                     self.peer_copy(src, dst, chunk)
@@ -795,8 +805,12 @@ def concurrent_patterns(pairs: list[tuple[int, int]]) -> list[dict[str, Any]]:
         steps = abs(place[pair[0]] - place[pair[1]])
         return min(steps, len(gpus) - steps)
 
+    def turn(pair: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+        # An engine that copies one after the other goes round: at each moment every GPU receives from another one.
+        return (place[pair[1]] - place[pair[0]]) % len(gpus), pair
+
     rounds: dict[int, list[tuple[int, int]]] = {}
-    for pair in pairs:
+    for pair in sorted(pairs, key=turn):
         rounds.setdefault((distance(pair) - 1) // near, []).append(pair)
     tasks: list[dict[str, Any]] = [
         {"name": "all-to-all" if len(rounds) == 1 else f"all-to-all {number + 1}/{len(rounds)}", "pairs": rounds[number]}
@@ -1103,6 +1117,7 @@ class Run:
             cuda("cuMemsetD8Async", dst.recv + to, PREFILL, check, dst.stream)
             dst.sync()
         leader = routes[0][0]
+        followers = [(src, stream) for src, _, stream, _ in routes[1:]]
         done = []
         for src, _, _, _ in routes:
             src.current()
@@ -1110,10 +1125,9 @@ class Run:
         copies = 2
 
         def sample() -> float:
-            held = bench.hold(*((src, stream) for src, _, stream, _ in routes))
+            held = bench.hold(leader)
             try:
-                leader.current()
-                cuda("cuEventRecord", leader.events[0], leader.stream)
+                bench.start(leader.events[0], leader, followers)
                 for _ in range(copies):
                     for src, dst, stream, to in routes:
                         src.current()
