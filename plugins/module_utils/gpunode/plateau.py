@@ -211,11 +211,13 @@ class _Cause:
         if any(queued is None or queued > 0 for queued in self.queued):
             return None
         if share < POWER_FAR_BELOW:
+            if _number(_server(self.last), "frontend_cpu_share") is None:
+                told += " (the CPU of the server's front end is not known)"
             step = (
                 "look at the all-reduce: gpunode verify-p2p --measure full, NCCL's settings, fewer ranks "
                 "(tensor parallel 4 with pipeline 2), autotuned kernels"
             )
-            return "communication-or-latency-bound", f"{told}, and nothing queued", step
+            return "communication-or-latency-bound", f"nothing queued, and {told}", step
         return None
 
 

@@ -133,6 +133,11 @@ def test_power_tells_waiting_from_work(power, cause):
     assert plateau.analyse(with_gpu(sweep(STORY), power))["cause"] == cause
 
 
+def test_low_power_beside_a_front_end_that_was_not_read_says_so():
+    assert "front end is not known" in plateau.analyse(with_gpu(sweep(STORY), 150.0))["evidence"]
+    assert "not known" not in plateau.analyse(with_gpu(sweep(STORY, frontend_cpu_share=0.2), 150.0))["evidence"]
+
+
 def test_without_metrics_low_power_alone_says_nothing():
     levels = [{**level, "server": {}} for level in with_gpu(sweep(STORY), 150.0)]
     found = plateau.analyse(levels)

@@ -88,6 +88,23 @@ def test_metrics_of_sglang():
     }
 
 
+def readings(seconds, *, moved_every=5.0, share=0.9):
+    """Samples every half second of a counter that its owner counts up every few seconds."""
+    return [
+        {"at": 100.0 + at / 2, "cpu": {"tokenizer": 7.0 + share * moved_every * ((at / 2 + 1.0) // moved_every), "detokenizer": 0.0}}
+        for at in range(int(seconds * 2))
+    ]
+
+
+@pytest.mark.parametrize(("seconds", "share"), [(3.0, None), (8.0, None), (12.0, 0.9), (33.0, 0.9)])
+def test_the_front_ends_cpu_is_known_between_two_of_its_readings(seconds, share):
+    """A level of three seconds saw one jump or none: 0 or 150 % of a core, where it was the same 90 % throughout."""
+    watch = sampler.Sampler.__new__(sampler.Sampler)
+    watch.samples = readings(seconds)
+    found = watch.level({}, {})["frontend_cpu_share"]
+    assert found == (share if share is None else pytest.approx(share, rel=0.01))
+
+
 def test_metrics_of_others():
     vllm = (
         'vllm:num_requests_running{engine="0"} 5.0\nvllm:num_requests_waiting{engine="0"} 2.0\nvllm:kv_cache_usage_perc{engine="0"} 0.5\n'

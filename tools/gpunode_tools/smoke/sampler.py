@@ -17,6 +17,8 @@ PERIOD_S: Final = 0.5
 FIRST_S: Final = 0.2
 FIRST_SAMPLES: Final = 4
 """A level can be over in a second: the first samples are taken closer to each other."""
+FRONTEND_SPAN_S: Final = 4.0
+"""sglang reads the CPU of its processes every 5 s; two readings must be about so far apart to say anything."""
 QUIET_S: Final = 30.0
 """The longest wait for a server to finish what an earlier level left."""
 
@@ -140,11 +142,21 @@ class Sampler:
         return found
 
     def _frontend(self) -> float | None:
-        """CPU share of the busiest front-end process between the first and the last sample of the level."""
-        with_cpu = [sample for sample in self.samples if "cpu" in sample]
-        if len(with_cpu) < 2:
-            return None
-        first, last = with_cpu[0], with_cpu[-1]
-        seconds = last["at"] - first["at"]
-        shares = [(last["cpu"][name] - first["cpu"].get(name, 0.0)) / seconds for name in last["cpu"]]
-        return round(max(shares), 3) if shares and seconds > 0 else None
+        """CPU share of the busiest front-end process between the first and the last time its counter moved; None where it moved once.
+
+        sglang reads its processes' CPU every few seconds only. From sample to sample the counter stands still and then jumps, so that a
+        level of three seconds would read anything from 0 to 150 % of a core.
+        """
+        moves: dict[str, list[tuple[float, float]]] = {}
+        last: dict[str, float] = {}
+        for sample in self.samples:
+            for name, seconds in sample.get("cpu", {}).items():
+                if name in last and seconds != last[name]:
+                    moves.setdefault(name, []).append((sample["at"], seconds))
+                last[name] = seconds
+        shares = [
+            (seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0])
+            for seen in moves.values()
+            if len(seen) > 1 and seen[-1][0] - seen[0][0] >= FRONTEND_SPAN_S
+        ]
+        return round(max(shares), 3) if shares else None
