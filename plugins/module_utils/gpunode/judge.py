@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .findings import UNKNOWN, Finding, by_consequence, exit_code, verdict
 from .rules import baseline as baselines
+from .rules import environment as surroundings
 from .rules.compare import check_baseline
 from .rules.devices import check_devices
 from .rules.driver import check_driver
@@ -14,6 +15,7 @@ from .rules.fabric import check_fabric
 from .rules.flags import check_flags
 from .rules.isolation import check_isolation
 from .rules.known import check_known
+from .rules.lost import lost_gpus
 from .rules.measurement import check_measurement
 from .rules.pairs import check_pairs, failing, good
 from .rules.pcie import check_pcie
@@ -62,18 +64,20 @@ class Judgement:
     def to_dict(self) -> dict[str, Any]:
         """The result, schema gpunode.p2p/1."""
         state = self.state
+        lost = lost_gpus(state)
+        here = surroundings.environment(state)
         data: dict[str, Any] = {
             "schema": RESULT_SCHEMA,
             "host": state.snapshot.data.get("host"),
             "collected_at": state.snapshot.data.get("collected_at"),
             "verdict": self.verdict,
             "findings": [finding.to_dict() for finding in self.findings],
-            "gpus": [_gpu(gpu) for gpu in state.gpus] or [{"index": index} for index in range(state.count or 0)],
+            "gpus": [_gpu(gpu, lost) for gpu in state.gpus] or [{"index": index} for index in range(state.count or 0)],
             "topology": state.topology.to_dict() if state.topology else None,
             "p2p_status": {letter: status.matrix for letter, status in state.p2p_status.items()},
             "pairs": [pair.to_dict() for pair in state.pairs or []],
             "baseline": None,
-            "environment": baselines.environment(state),
+            "environment": here,
             "measurement": state.snapshot.measurement,
             "simulated": state.simulated,
         }
@@ -81,11 +85,18 @@ class Judgement:
         if short:
             data["p2p_status_rows"] = short
         if self.baseline is not None:
-            data["baseline"] = {"saved_at": self.baseline.get("saved_at"), "host": self.baseline.get("host"), "changed": self.changed}
+            not_kept, not_read = surroundings.not_compared(self.baseline["environment"], here)
+            data["baseline"] = {
+                "saved_at": self.baseline.get("saved_at"),
+                "host": self.baseline.get("host"),
+                "changed": self.changed,
+                "not_kept": not_kept,
+                "not_read": not_read,
+            }
         return data
 
 
-def _gpu(gpu: Any) -> dict[str, Any]:
+def _gpu(gpu: Any, lost: set[str]) -> dict[str, Any]:
     info = gpu.info
     told = {
         "index": gpu.index,
@@ -99,6 +110,7 @@ def _gpu(gpu: Any) -> dict[str, Any]:
         "link_width": info.width_current if info else None,
         "addressing_mode": info.addressing_mode if info else None,
         "bridges": gpu.path or None,
+        "answers": False if gpu.bdf in lost else None,
     }
     return {key: value for key, value in told.items() if value is not None}
 
@@ -110,7 +122,7 @@ def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[
     if baseline is None and options.expect_gpus is None and state.driver_loaded is False and state.pci_gpus == []:
         return Judgement(state, [_no_gpu()])
     harm = failing(state.pairs)
-    changed = baselines.changes(state, baseline) if baseline is not None else []
+    changed = surroundings.changes(baseline["environment"], surroundings.environment(state)) if baseline is not None else []
     findings: list[Finding] = []
     compared = list(check_baseline(state, baseline, options.tolerance_pct, changed)) if baseline is not None else []
     findings += check_driver(state)
@@ -123,7 +135,7 @@ def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[
     findings += check_fabric(state)
     findings += check_measurement(state)
     known_pairs = baselines.known_pairs(baseline)
-    pairs = list(check_pairs(state, options.measured, options.min_gbps, baselines.suspects(changed), known_pairs))
+    pairs = list(check_pairs(state, options.measured, options.min_gbps, surroundings.suspects(changed), known_pairs))
     known = baselines.known_links(baseline)
     findings += pairs
     findings += _without_doubles(compared, pairs)

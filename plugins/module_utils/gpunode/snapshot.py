@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -13,8 +14,9 @@ if TYPE_CHECKING:
 SCHEMA: Final = "gpunode.snapshot/1"
 PAIR_STATUSES: Final = ("ok", "corrupt", "hang", "no-access", "error", "skipped")
 _MAPPINGS: Final = ("commands", "files", "links", "nodes")
-_PART_KEYS: Final = frozenset({*_MAPPINGS, "vmid"})
-_PAIR_NUMBERS: Final = ("copy_gbps", "bidirectional_gbps", "sm_read_gbps", "read_latency_us")
+_KEYS: Final = frozenset({*_MAPPINGS, "container", "measured"})
+_MEASURES: Final = ("_gbps", "_us", "_ms")
+"""Ends of the names of what was measured: rates and times, of pairs, copies from the host and patterns."""
 TIMED_OUT: Final = (None, 124)
 """Return codes of a command that overran its deadline: our own None, timeout(1)'s 124."""
 
@@ -57,7 +59,8 @@ class Part:
         result = self.data["commands"][line]
         stdout, stderr, code = result.get("stdout") or "", result.get("stderr") or "", result.get("rc")
         if code in TIMED_OUT and "rc" in result:
-            return Reading(NOT_READ, stdout, "overran its deadline and was ended")
+            stays = re.search(r"process \d+ cannot be killed", stderr)
+            return Reading(NOT_READ, stdout, "overran its deadline and was ended" + (f"; {stays[0]}" if stays else ""))
         if code in {None, 0}:
             return Reading(VALUE, stdout)
         said = (stderr.strip() or stdout.strip()).splitlines()
@@ -124,8 +127,15 @@ def load(text: str) -> Snapshot:
     """Read a saved snapshot; raises SnapshotError for anything else."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SnapshotError(f"not JSON: {error}") from None
+    return saved(data)
+
+
+def saved(data: Any) -> Snapshot:
+    """A snapshot that somebody names as one. Raises SnapshotError for an object without schema that has none of its keys either."""
+    if isinstance(data, dict) and "schema" not in data and not _KEYS & data.keys():
+        raise SnapshotError(f"it has no schema and none of {', '.join(sorted(_KEYS))}: no snapshot (gpunode snapshot -o FILE makes one)")
     return Snapshot(data)
 
 
@@ -151,6 +161,11 @@ def validate(data: Any) -> dict[str, Any]:
     _expect(data, "measured", list, "")
     for index, pair in enumerate(data.get("measured") or []):
         _pair(pair, f"measured[{index}]")
+    for kind in ("host", "patterns"):
+        entries = (data.get("measurement") or {}).get(kind)
+        for index, entry in enumerate(entries if isinstance(entries, list) else []):
+            if isinstance(entry, dict):
+                _measures(entry, f"measurement.{kind}[{index}]")
     return data
 
 
@@ -184,15 +199,23 @@ def _pair(pair: Any, where: str) -> None:
     for key in ("src", "dst"):
         if not isinstance(pair.get(key), int) or isinstance(pair[key], bool) or pair[key] < 0:
             raise SnapshotError(f"{where}.{key} is {pair.get(key)!r}, expected the index of a GPU")
-    for key in _PAIR_NUMBERS:
-        value = pair.get(key)
-        if value is not None and (not isinstance(value, int | float) or isinstance(value, bool)):
-            raise SnapshotError(f"{where}.{key} is {value!r}, expected a number or null")
+    _measures(pair, where)
     for key in ("can_access", "data_ok"):
         if not isinstance(pair.get(key), bool | None):
             raise SnapshotError(f"{where}.{key} is {pair.get(key)!r}, expected true, false or null")
     if pair.get("status", "ok") not in PAIR_STATUSES:
         raise SnapshotError(f"{where}.status is {pair.get('status')!r}, expected one of {', '.join(PAIR_STATUSES)}")
+
+
+def _measures(entry: Mapping[str, Any], where: str) -> None:
+    """Refuse what no measurement gives: no number, NaN, infinite, below zero."""
+    for key, value in entry.items():
+        if value is None or not str(key).endswith(_MEASURES):
+            continue
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            raise SnapshotError(f"{where}.{key} is {value!r}, expected a number or null")
+        if not math.isfinite(value) or value < 0:
+            raise SnapshotError(f"{where}.{key} is {value!r}: no measurement gives that")
 
 
 # --- redaction ---------------------------------------------------------------------------------------------------------------------

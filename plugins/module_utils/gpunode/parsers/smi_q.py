@@ -46,6 +46,7 @@ class GpuInfo:
     fb_used_mib: int | None = None
     bar1_total_mib: int | None = None
     utilization_pct: int | None = None
+    power_limit_w: int | None = None
     fabric_state: str | None = None
     fabric_status: str | None = None
     process_ids: list[int] = field(default_factory=list)
@@ -97,9 +98,12 @@ _TEXT_KEYS: Final[dict[str, tuple[str, str]]] = {
     "fb_used_mib": ("FB Memory Usage", "Used"),
     "bar1_total_mib": ("BAR1 Memory Usage", "Total"),
     "utilization_pct": ("Utilization", "GPU"),
+    "power_limit_w": ("GPU Power Readings", "Current Power Limit"),
     "fabric_state": ("Fabric", "State"),
     "fabric_status": ("Fabric", "Status"),
 }
+_TEXT_ALSO: Final[dict[tuple[str, str], str]] = {("Power Readings", "Power Limit"): "power_limit_w"}
+"""Names of drivers before 530."""
 _XML_PATHS: Final = {
     "name": "product_name",
     "architecture": "product_architecture",
@@ -125,9 +129,11 @@ _XML_PATHS: Final = {
     "fb_used_mib": "fb_memory_usage/used",
     "bar1_total_mib": "bar1_memory_usage/total",
     "utilization_pct": "utilization/gpu_util",
+    "power_limit_w": "gpu_power_readings/current_power_limit",
     "fabric_state": "fabric/state",
     "fabric_status": "fabric/status",
 }
+_XML_ALSO: Final = {"power_limit_w": "power_readings/power_limit"}
 _NUMBERS: Final = frozenset(name for name, kind in GpuInfo.__annotations__.items() if kind == "int | None")
 
 
@@ -160,7 +166,7 @@ def _parse_text(text: str) -> SmiQ:
     lines = lines_of(text)
     if is_cut(text):
         lines = lines[:-1]  # its value may be cut short
-    by_key = {place: name for name, place in _TEXT_KEYS.items()}
+    by_key = {place: name for name, place in _TEXT_KEYS.items()} | _TEXT_ALSO
     top: dict[str, str] = {}
     gpus: list[GpuInfo] = []
     heading = ""
@@ -230,7 +236,7 @@ def _parse_xml(text: str) -> SmiQ:
         gpu = GpuInfo(bus_id(element.get("id", "")))
         if not gpu.bus_id:
             raise NotUnderstoodError(f"{WHAT} -x", f"a gpu element with id {element.get('id')!r}")
-        for name, path in _XML_PATHS.items():
+        for name, path in [*_XML_PATHS.items(), *_XML_ALSO.items()]:
             if (raw := value(element, path)) is not None:
                 _store(gpu, name, raw)
         pids = [value(process, "pid") or "" for process in element.findall("processes/process_info")]

@@ -1,35 +1,20 @@
-"""Baselines: what a node was like when it was healthy, and what around it has changed since: the suspects."""
+"""Baselines: what a node was like when it was healthy."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from ..cmdline import split
 from ..snapshot import SCHEMA as SNAPSHOT_SCHEMA
 from ..snapshot import Snapshot
 from ..state import State
-from .isolation import iommu_type
+from .environment import environment
 from .pcie import link_widths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCHEMA: Final = "gpunode.baseline/1"
-ENVIRONMENT: Final = (
-    ("kernel", "kernel"),
-    ("driver", "driver"),
-    ("container_driver", "driver in the container"),
-    ("cmdline", "kernel command line"),
-    ("bios", "BIOS"),
-    ("iommu", "IOMMU"),
-    ("hmm_disabled", "uvm_disable_hmm"),
-    ("registry_dwords", "RegistryDwords of the module"),
-    ("module_options", "options in modprobe.d"),
-    ("vbios", "VBIOS"),
-    ("gsp_firmware", "GSP firmware"),
-)
-"""What can explain a change, in the order in which it usually does."""
 
 
 class BaselineError(ValueError):
@@ -68,41 +53,6 @@ def build(state: State, saved_at: str) -> dict[str, Any]:
     }
 
 
-def environment(state: State) -> dict[str, str]:
-    """Versions and settings that can change the picture; what was not read is left out."""
-
-    def joined(values: set[str | None]) -> str | None:
-        told = sorted(value for value in values if value)
-        return ", ".join(told) if told else None
-
-    bios = [state.host.file(f"/sys/class/dmi/id/{name}") for name in ("bios_vendor", "bios_version", "bios_date")]
-    hmm = state.host.file("/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
-    options = state.modprobe.options if state.modprobe else {}
-    container = state.container
-    libraries = [container.link(match[0]).text for match in container.paths("links", r".*/libcuda\.so\.1")] if container else []
-    found = {
-        "kernel": state.kernel,
-        "driver": state.driver_version,
-        "container_driver": joined({text.partition(".so.")[2] for text in libraries}),
-        "cmdline": " ".join(state.command_line) if state.command_line is not None else None,
-        "bios": " ".join(reading.text.strip() for reading in bios if reading.ok) or None,
-        "iommu": joined({iommu_type(state, gpu.bdf) for gpu in state.gpus}),
-        "hmm_disabled": hmm.text.strip() if hmm.ok else None,
-        "registry_dwords": (state.params or {}).get("RegistryDwords"),
-        "module_options": joined(
-            {
-                f"{module} {name}={value}"
-                for module, pairs in options.items()
-                if module.startswith("nvidia")
-                for name, (value, _) in pairs.items()
-            }
-        ),
-        "vbios": joined({gpu.info.vbios for gpu in state.gpus if gpu.info}),
-        "gsp_firmware": joined({gpu.info.gsp_firmware for gpu in state.gpus if gpu.info}),
-    }
-    return {key: value for key, value in found.items() if value is not None}
-
-
 def load(text: str) -> dict[str, Any]:
     """Read a baseline file; a saved snapshot serves as one too. Raises BaselineError for anything else."""
     try:
@@ -134,28 +84,3 @@ def known_links(baseline: Mapping[str, Any] | None) -> dict[str, dict[str, int |
 def known_pairs(baseline: Mapping[str, Any] | None) -> set[tuple[int, int]]:
     """Pairs whose rate the baseline knows: what is slow by design there is no news."""
     return {(pair["src"], pair["dst"]) for pair in (baseline or {}).get("pairs", []) if pair.get("copy_gbps") and not pair.get("light")}
-
-
-def changes(state: State, baseline: Mapping[str, Any]) -> list[dict[str, str]]:
-    """What can explain a change: [{"what", "before", "after"}], in the order in which it usually does; unread things are left out."""
-    before, after = baseline["environment"], environment(state)
-    found = []
-    for key, what in ENVIRONMENT:
-        if key not in before or key not in after or before[key] == after[key]:
-            continue
-        if key == "cmdline":
-            old, new = split(before[key]), split(after[key])
-            gone = [word for word in old if word not in new and not word.startswith("BOOT_IMAGE=")]
-            added = [word for word in new if word not in old and not word.startswith("BOOT_IMAGE=")]
-            if gone or added:
-                found.append({"what": what, "before": " ".join(gone) or "(nothing removed)", "after": " ".join(added) or "(nothing added)"})
-        else:
-            found.append({"what": what, "before": str(before[key]) or "(empty)", "after": str(after[key]) or "(empty)"})
-    return found
-
-
-def suspects(changed: list[dict[str, str]]) -> str:
-    """The changes in one line, for the evidence of failures; '' without any."""
-    if not changed:
-        return ""
-    return "changed since the baseline: " + "; ".join(f"{entry['what']} {entry['before']} -> {entry['after']}" for entry in changed)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ..findings import ERROR, INFO, WARNING, Finding
-from .baseline import suspects
-from .naming import name_pairs
+from ..findings import ERROR, INFO, UNKNOWN, WARNING, Finding
+from .baseline import known_pairs
+from .environment import suspects
+from .naming import list_pairs, name_list, name_pairs
 from .pairs import is_staged
 
 if TYPE_CHECKING:
@@ -29,8 +30,10 @@ def check_baseline(state: State, baseline: Mapping[str, Any], tolerance_pct: flo
     yield from _slower(state, baseline, tolerance_pct, told)
     yield from _patterns(state, baseline, tolerance_pct, told)
     yield from _host_copies(state, baseline, tolerance_pct, told)
+    yield from _without(state, baseline)
     if changed:
-        yield Finding("environment-changed", INFO, "host", f"{len(changed)} things changed since the baseline", told, "", "")
+        things = "thing has" if len(changed) == 1 else "things have"
+        yield Finding("environment-changed", INFO, "host", f"{len(changed)} {things} changed since the baseline", told, "", "")
 
 
 def _gpus(state: State, baseline: Mapping[str, Any]) -> Iterator[Finding]:
@@ -70,22 +73,22 @@ def _topology(state: State, baseline: Mapping[str, Any], told: str) -> Iterator[
     before = baseline.get("topology")
     if not before or state.topology is None:
         return
-    fewer: list[str] = []
-    other: list[str] = []
+    fewer: dict[str, list[tuple[int, int]]] = {}
+    other: dict[str, list[tuple[int, int]]] = {}
     for label, row in zip(before["rows"], before["matrix"], strict=True):
         for target, cell in zip(before["gpus"], row, strict=True):
-            now = state.topology.path(int(label[3:]), int(target[3:]))
+            ends = int(label[3:]), int(target[3:])
+            now = state.topology.path(*ends)
             if now is None or now == cell:
                 continue
-            words = f"{label}->{target} {cell} -> {now}"
-            (fewer if cell.startswith("NV") and _links(now) < _links(cell) else other).append(words)
+            (fewer if cell.startswith("NV") and _links(now) < _links(cell) else other).setdefault(f"{cell} -> {now}", []).append(ends)
     if fewer:
         yield Finding(
             "nvlink-lost",
             ERROR,
             "host",
-            f"{len(fewer)} ordered pairs have fewer NVLinks than in the baseline",
-            "; ".join([", ".join(fewer), *([told] if told else [])]),
+            f"{_sum(fewer)} ordered pairs have fewer NVLinks than in the baseline",
+            _paths(fewer, told),
             "systemctl status nvidia-fabricmanager; nvidia-smi nvlink -s; reset the GPUs together or reboot; reseat bridges",
         )
     if other:
@@ -93,10 +96,19 @@ def _topology(state: State, baseline: Mapping[str, Any], told: str) -> Iterator[
             "topology-changed",
             WARNING,
             "host",
-            f"the path of {len(other)} ordered pairs is another than in the baseline",
-            "; ".join([", ".join(other), *([told] if told else [])]),
+            f"the path of {_sum(other)} ordered pairs is another than in the baseline",
+            _paths(other, told),
             "BIOS settings (NPS, bifurcation) and slots decide it; when it is meant, save a new baseline",
         )
+
+
+def _sum(paths: dict[str, list[tuple[int, int]]]) -> int:
+    return sum(map(len, paths.values()))
+
+
+def _paths(paths: dict[str, list[tuple[int, int]]], told: str) -> str:
+    """Each change of path with its pairs, and what else changed."""
+    return "; ".join([*(f"{change}: {name_list(ends)}" for change, ends in paths.items()), *([told] if told else [])])
 
 
 def _links(path: str) -> int:
@@ -114,7 +126,7 @@ def _lost_pairs(state: State, baseline: Mapping[str, Any], told: str) -> Iterato
             ERROR,
             subject,
             f"peer access that the baseline had is gone: {meaning}",
-            "; ".join(part for part in ("pairs: " + ", ".join(pair.name for pair in gone), told) if part),
+            "; ".join(part for part in (list_pairs(gone), told) if part),
             "look at what changed first: driver, kernel command line, module options",
         )
 
@@ -183,6 +195,44 @@ def _host_copies(state: State, baseline: Mapping[str, Any], tolerance_pct: float
             )
 
 
+def _without(state: State, baseline: Mapping[str, Any]) -> Iterator[Finding]:
+    """What was measured now and compared with nothing, because the baseline does not have it: silence would read as 'no slower'."""
+    before = {(pair["src"], pair["dst"]): pair for pair in baseline["pairs"] if pair.get("status") == "ok"}
+    known = known_pairs(baseline)
+    pairs = [pair for pair in state.pairs or [] if pair.status == "ok"]
+    alone = [pair for pair in pairs if (pair.src, pair.dst) not in (before if state.is_light(pair) or not pair.copy_gbps else known)]
+    if alone:
+        subject, _ = name_pairs(alone, pairs, state)
+        yield Finding(
+            "baseline-incomplete",
+            UNKNOWN,
+            subject,
+            f"{len(alone)} of {len(pairs)} measured pairs have no rate in the baseline: whether they became slower is not known",
+            f"the baseline of {baseline.get('saved_at')} has rates of {len(known)} pairs; without: "
+            + name_list([(pair.src, pair.dst) for pair in alone]),
+            "when this run is healthy: verify-p2p --save-baseline, with all pairs and the GPUs free",
+        )
+    also = [
+        f"{what} of {len(lacking)} pairs"
+        for key, what in COMPARED[1:]
+        if (lacking := [pair for pair in pairs if pair not in alone and getattr(pair, key) and not before[pair.src, pair.dst].get(key)])
+    ]
+    measurement = baseline.get("measurement") or {}
+    patterns = {pattern.get("name") for pattern in measurement.get("patterns") or []}
+    also += [
+        f"pattern {pattern['name']}" for pattern in state.patterns if pattern.get("total_gbps") and pattern.get("name") not in patterns
+    ]
+    if also:
+        yield Finding(
+            "baseline-incomplete",
+            INFO,
+            "host",
+            "measured now and not in the baseline, so compared with nothing: " + ", ".join(also),
+            f"the baseline of {baseline.get('saved_at')} was measured as {measurement.get('mode') or 'nothing'}",
+            "when this run is healthy: verify-p2p --measure full --save-baseline",
+        )
+
+
 def _slower_finding(state: State, bad: list[Pair], what: str, worst: str, told: str) -> Finding:
     subject, meaning = name_pairs(bad, state.pairs or [], state)
     return Finding(
@@ -190,7 +240,7 @@ def _slower_finding(state: State, bad: list[Pair], what: str, worst: str, told: 
         ERROR,
         subject,
         f"{what}: {meaning}",
-        "; ".join(part for part in (f"worst {worst}", "pairs: " + ", ".join(pair.name for pair in bad), told) if part),
+        "; ".join(part for part in (f"worst {worst}", list_pairs(bad), told) if part),
         "look at what changed first; then link width and speed under load, ACS and IOMMU",
     )
 

@@ -9,6 +9,7 @@ from ..findings import ERROR, INFO, WARNING, Finding
 from ..parsers.driver_files import parse_majors, parse_registry
 from ..parsers.text import NotUnderstoodError
 from .known import known_xid
+from .lost import check_lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,44 +32,12 @@ _REGISTRY_NAMES: Final = ("RegistryDwords",)
 
 def check_devices(state: State, expect_gpus: int | None, pairs_failing: bool) -> Iterator[Finding]:
     """Yield findings about the GPUs themselves. ``pairs_failing``: measurement shows harm, so that likely causes are errors."""
-    yield from _lost(state)
+    yield from check_lost(state)
     yield from _count(state, expect_gpus)
     yield from _xid(state)
     yield from _nodes(state)
     yield from _hmm(state, pairs_failing)
     yield from _options(state, pairs_failing)
-
-
-def _lost(state: State) -> Iterator[Finding]:
-    signs: dict[str, list[str]] = {}
-    names = {gpu.bdf: gpu.name for gpu in state.gpus}
-    back = {gpu.bdf for gpu in state.gpus if gpu.index in state.proven}
-    log = state.kernel_log
-    for bdf in log.fallen if log else []:
-        number = any(xid.bus_id == bdf and xid.number == 79 for xid in log.xids) if log else False
-        signs.setdefault(bdf, []).append("kernel log: " + ("Xid 79, " if number else "") + "GPU has fallen off the bus")
-    for gpu in state.gpus:
-        if gpu.info and gpu.info.trouble:
-            signs.setdefault(gpu.bdf, []).append(f"nvidia-smi -q: {gpu.info.trouble}")
-        if gpu.pci and gpu.pci.lost:
-            signs.setdefault(gpu.bdf, []).append("lspci: answers with ones only (rev ff)")
-    smi = state.smi_reading
-    for match in re.finditer(r"device handle for GPU\s*\d*:?\s*([0-9A-Fa-f]{8}:[0-9A-Fa-f:.]+): ([^\n]+)", smi.text):
-        bdf = match[1].lower()[4:]
-        signs.setdefault(bdf, []).append(f"nvidia-smi: {match[2].strip()}")
-    for bdf, evidence in sorted(signs.items()):
-        name = names.get(bdf, bdf)
-        only_log = all(sign.startswith("kernel log") for sign in evidence)
-        again = bdf in back and only_log
-        yield Finding(
-            "gpu-lost",
-            WARNING if again else ERROR,
-            name,
-            f"{name} ({bdf}) was off the bus since boot, and works again" if again else f"{name} ({bdf}) does not answer any more",
-            "; ".join(evidence),
-            "reset it (nvidia-smi -r -i) or power-cycle the node; when it comes back, look at power cables, riser and temperature",
-            "NVIDIA XID 79; NVIDIA/open-gpu-kernel-modules#1151",
-        )
 
 
 def _count(state: State, expect: int | None) -> Iterator[Finding]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ..findings import ERROR, UNKNOWN, WARNING, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from ..state import State
 
@@ -49,17 +49,32 @@ def _fatal(state: State) -> Iterator[Finding]:
     )
 
 
+def stuck_workers(state: State) -> list[str]:
+    """Each process of the measurement that survived SIGKILL, in words; its number is that of the place where it ran."""
+    told = state.snapshot.measurement.get("stuck")
+    where = str(state.snapshot.measurement.get("where") or "")
+    place = f" (its number in {where})" if where.startswith("container") else ""
+    found = []
+    for worker in told if isinstance(told, list) else []:
+        names = _names(state, worker)
+        found.append(f"process {worker.get('pid')}{place} of the measurement cannot be killed" + (f" and holds {names}" if names else ""))
+    return found
+
+
+def _names(state: State, worker: Mapping[str, Any]) -> str:
+    return ", ".join(f"GPU{state.measured_places.get(gpu, gpu)}" for gpu in worker.get("gpus") or [])
+
+
 def _stuck(state: State) -> Iterator[Finding]:
     told = state.snapshot.measurement.get("stuck")
-    for worker in told if isinstance(told, list) else []:
-        names = ", ".join(f"GPU{state.measured_places.get(gpu, gpu)}" for gpu in worker.get("gpus") or [])
+    for words, worker in zip(stuck_workers(state), told or [], strict=True):
         yield Finding(
             "p2p-hang",
             ERROR,
-            names or "host",
-            f"process {worker.get('pid')} of the measurement cannot be killed: it hangs in the driver" + (f" on {names}" if names else ""),
+            _names(state, worker) or "host",
+            f"{words}: it hangs in the driver",
             f"state {worker.get('state')}, in step {worker.get('step')}",
-            "reboot the node; nothing else frees these GPUs",
+            "reboot the node; nothing else ends that process and frees these GPUs (on the node: ps -eo pid,stat,wchan:30,args | grep ' D')",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from ..entities import Pair
     from ..state import State
@@ -27,6 +27,41 @@ def path_words(path: str | None) -> str:
     return _PATH_WORDS.get(path or "", "of unknown path")
 
 
+def name_gpus(numbers: Iterable[int]) -> str:
+    """GPUs with neighbours drawn together: 'GPU0-3,6'."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return "GPU" + ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
+def name_list(ends: Sequence[tuple[int, int]]) -> str:
+    """All of some ordered pairs, one by one where they are few, else with sources drawn together that have the same targets."""
+    if len(ends) <= _SHOWN:
+        return ", ".join(f"GPU{source}->GPU{target}" for source, target in ends)
+    gpus = {gpu for pair in ends for gpu in pair}
+    others = [(source, target) for source in sorted(gpus) for target in sorted(gpus) if source != target and (source, target) not in ends]
+    if 0 < len(others) <= _SHOWN:
+        return f"{len(ends)}, {name_gpus(gpus)} with each other, except {name_list(others)}"
+    targets: dict[int, set[int]] = {}
+    for source, target in ends:
+        targets.setdefault(source, set()).add(target)
+    circles: dict[frozenset[int], set[int]] = {}
+    for source, reached in targets.items():
+        circles.setdefault(frozenset({source, *reached}), set()).add(source)
+    closed = [circle for circle, sources in circles.items() if circle == sources]
+    told = [f"{name_gpus(circle)} with each other" for circle in closed]
+    fans: dict[frozenset[int], set[int]] = {}
+    for source, reached in targets.items():
+        if not any(source in circle for circle in closed):
+            fans.setdefault(frozenset(reached), set()).add(source)
+    told += [f"{name_gpus(sources)} -> {name_gpus(reached)}" for reached, sources in fans.items()]
+    return f"{len(ends)}, " + "; ".join(told)
+
+
 def name_pairs(bad: Sequence[Pair], measured: Sequence[Pair], state: State) -> tuple[str, str]:
     """Return (subject, what it means) for the pairs in ``bad`` out of all ``measured`` ones, the narrowest cause that fits them all."""
     wanted = {(pair.src, pair.dst) for pair in bad}
@@ -43,7 +78,7 @@ def name_pairs(bad: Sequence[Pair], measured: Sequence[Pair], state: State) -> t
     if len(gpus) > 2 and (named := _by_gpu(wanted, every, gpus)):
         return named
     return _by_group(wanted, every, measured, state) or (
-        ", ".join(pair.name for pair in bad[:_SHOWN]) + (f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""),
+        few_of(bad),
         f"{len(bad)} of {len(measured)} pairs, no common cause in the topology",
     )
 
@@ -81,6 +116,16 @@ def _by_group(wanted: set[tuple[int, int]], every: set[tuple[int, int]], measure
         if wanted == {pair for pair in every if pair[0] in inside and pair[1] not in inside}:
             return f"NUMA node {node}", f"every pair from NUMA node {node} to another: one direction of the link between the sockets"
     return None
+
+
+def list_pairs(pairs: Sequence[Pair]) -> str:
+    """The evidence 'pairs: …' for measured pairs."""
+    return "pairs: " + name_list([(pair.src, pair.dst) for pair in pairs])
+
+
+def few_of(pairs: Sequence[Pair]) -> str:
+    """The first few pairs and how many more there are."""
+    return ", ".join(pair.name for pair in pairs[:_SHOWN]) + (f" and {len(pairs) - _SHOWN} more" if len(pairs) > _SHOWN else "")
 
 
 def numa_nodes(state: State) -> dict[int, str]:

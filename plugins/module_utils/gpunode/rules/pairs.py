@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from ..findings import ERROR, UNKNOWN, WARNING, Finding
 from ..parsers.p2p_status import MEANINGS
-from .measurement import was_killed
-from .naming import name_pairs, path_words
+from .lost import lost_gpus
+from .measurement import stuck_workers, was_killed
+from .naming import list_pairs, name_list, name_pairs, path_words
 from .pcie import SPEED_GENERATION, link_widths
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def _unmeasured(summary: str, evidence: str) -> Finding:
 def _grouped(state: State, bad: list[Pair], pairs: Sequence[Pair]) -> tuple[str, str, str]:
     tried = [pair for pair in pairs if pair.status != "skipped" or pair in bad]
     subject, meaning = name_pairs(bad, tried, state)
-    return subject, meaning, "pairs: " + ", ".join(pair.name for pair in bad)
+    return subject, meaning, list_pairs(bad)
 
 
 def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Finding]:
@@ -117,7 +118,7 @@ def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Findin
             "p2p-hang",
             [pair for pair in pairs if pair.status == "hang"],
             "a peer copy did not end before its deadline",
-            "HMM off, IOMMU off or iommu=pt, ACS redirection off; until then NCCL_P2P_DISABLE=1; reboot when processes cannot be killed",
+            "HMM off, IOMMU off or iommu=pt, ACS redirection off; until then NCCL_P2P_DISABLE=1",
             "vllm-project/vllm#33041; NVIDIA/nccl#2079",
         ),
         ("p2p-no-access", [pair for pair in pairs if pair.status == "no-access" or pair.can_access is False], "", "", ""),
@@ -137,6 +138,11 @@ def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Findin
         ),
     ]
     for finding_id, bad, what, remedy, source in kinds:
+        if finding_id == "p2p-error":
+            gone = _with_lost(state, bad)
+            if gone:
+                yield _lost(state, gone, pairs)
+                bad = [pair for pair in bad if pair not in gone]
         if not bad:
             continue
         if finding_id == "p2p-no-access":
@@ -144,6 +150,8 @@ def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Findin
             continue
         subject, meaning, names = _grouped(state, bad, pairs)
         told = "; ".join(_latency(pair) for pair in bad[:4]) if finding_id == "p2p-staged" else _reasons(bad)
+        if finding_id == "p2p-hang" and (stuck := stuck_workers(state)):
+            remedy = f"reboot the node first: {'; '.join(stuck)}. Then {remedy}"
         yield Finding(
             finding_id,
             ERROR,
@@ -153,6 +161,29 @@ def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Findin
             remedy,
             source,
         )
+
+
+def _with_lost(state: State, failed: list[Pair]) -> list[Pair]:
+    """Failed pairs of which one GPU does not answer any more."""
+    lost = lost_gpus(state)
+    numbers = {gpu.index for gpu in state.gpus if gpu.bdf in lost and gpu.index is not None}
+    return [pair for pair in failed if numbers & {pair.src, pair.dst}]
+
+
+def _lost(state: State, bad: list[Pair], pairs: Sequence[Pair]) -> Finding:
+    """A GPU that is gone fails every copy with it: said as such, not as faults of pairs."""
+    lost = lost_gpus(state)
+    gone = [gpu for gpu in state.gpus if gpu.bdf in lost and any(gpu.index in {pair.src, pair.dst} for pair in bad)]
+    names = ", ".join(f"{gpu.name} ({gpu.bdf})" for gpu in gone)
+    _, _, told = _grouped(state, bad, pairs)
+    return Finding(
+        "p2p-error",
+        ERROR,
+        ", ".join(gpu.name for gpu in gone),
+        f"{names} {'are' if len(gone) > 1 else 'is'} gone, so nothing could be copied from or to {'them' if len(gone) > 1 else 'it'}",
+        "; ".join(part for part in (told, _reasons(bad)) if part),
+        "bring the GPU back first: see gpu-lost; the other pairs were measured without it",
+    )
 
 
 def _reasons(pairs: Sequence[Pair]) -> str:
@@ -206,10 +237,9 @@ def _coverage(state: State, pairs: Sequence[Pair]) -> Iterator[Finding]:
         return
     there = {(pair.src, pair.dst) for pair in pairs}
     numbers = sorted(state.measured_places.values()) or range(state.count)
-    absent = [f"GPU{one}->GPU{other}" for one in numbers for other in numbers if one != other and (one, other) not in there]
+    absent = [(one, other) for one in numbers for other in numbers if one != other and (one, other) not in there]
     if absent:
-        more = f" and {len(absent) - 8} more" if len(absent) > 8 else ""
-        yield _unmeasured(f"{len(absent)} pairs are not in the measurement", ", ".join(absent[:8]) + more)
+        yield _unmeasured(f"{len(absent)} pairs are not in the measurement", name_list(absent))
 
 
 def pair_limit_gbps(state: State, pair: Pair) -> tuple[float, bool]:

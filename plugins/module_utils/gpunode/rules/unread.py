@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..findings import UNKNOWN, Finding
-from ..snapshot import MISSING, NOT_READ
 from .isolation import iommu_type
+from .unread_host import check_unread_container, check_unread_host, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..findings import Finding
     from ..state import State
 
 
@@ -32,17 +32,24 @@ _COMMANDS: Final = (
 )
 
 
+_HANGS: Final = (
+    "nvidia-smi hangs in the driver: dmesg | grep -E 'NVRM|Xid' tells on which GPU, ps -eo pid,stat,wchan:30,args | grep ' D' who waits with "
+    "it; a process that SIGKILL does not end is gone only after a reboot"
+)
+
+
 def check_unread(state: State) -> Iterator[Finding]:
     """Yield one unknown for each thing that was not read, with the reason; those that the check stands on are required."""
     if state.driver_loaded is False:
         why = "the driver is not loaded"
         summary = "GPU count, topology, peer status and settings are the driver's to tell"
-        yield _unknown("GPU count", summary, why, "load the driver first", required=True)
+        yield unknown("GPU count", summary, why, "load the driver first", required=True)
     else:
         yield from _of_driver(state)
     yield from _bus(state)
     yield from _log(state)
-    yield from _container(state)
+    yield from check_unread_host(state)
+    yield from check_unread_container(state)
 
 
 def _of_driver(state: State) -> Iterator[Finding]:
@@ -52,38 +59,34 @@ def _of_driver(state: State) -> Iterator[Finding]:
         reading = state.host.command(command.line)
         refused = state.refusals.get(command.line) if reading.ok else None
         if refused or not reading.ok:
-            yield _unknown(
+            yield unknown(
                 command.subject, f"{command.hides} could not be read", f"{command.line}: {refused or reading.why}", command.remedy
             )
     for letter in ("n", "a", "p"):
         line = f"nvidia-smi topo -p2p {letter}"
         if state.host.command(line).ok and line in state.refusals:
-            yield _unknown(
+            yield unknown(
                 f"topo -p2p {letter}", "the output is not what nvidia-smi prints", f"{line}: {state.refusals[line]}", f"run {line}"
             )
     yield from _cut(state)
     yield from _settings(state)
 
 
-def _unknown(subject: str, summary: str, evidence: str, remedy: str, *, required: bool = False) -> Finding:
-    return Finding("not-readable", UNKNOWN, subject, summary, evidence, remedy, required=required)
-
-
 def _required(state: State) -> Iterator[Finding]:
     if state.count is None:
         smi = state.smi_reading
         why = state.refusals.get("nvidia-smi -q") or smi.why
-        yield _unknown(
+        yield unknown(
             "GPU count",
             "how many GPUs the driver offers could not be read",
             f"nvidia-smi -q: {why}",
-            "run nvidia-smi on the node",
+            _HANGS if "overran" in why else "run nvidia-smi on the node",
             required=True,
         )
     if state.driver_version is None:
         reading = state.driver_reading
         why = state.refusals.get("driver version") or reading.why
-        yield _unknown(
+        yield unknown(
             "driver",
             "which NVIDIA driver runs could not be read",
             f"/proc/driver/nvidia/version: {why}",
@@ -100,20 +103,20 @@ def _cut(state: State) -> Iterator[Finding]:
     for line, short in cut.items():
         if short:
             notes = "; ".join(state.topology.notes) if line.endswith("-m") and state.topology else "fewer GPUs than it says, or no end"
-            yield _unknown(f"output of {line}", "the output is cut: what is missing was not judged", notes, f"run {line} again, whole")
+            yield unknown(f"output of {line}", "the output is cut: what is missing was not judged", notes, f"run {line} again, whole")
 
 
 def _settings(state: State) -> Iterator[Finding]:
     if state.smi is None:
         reading = state.smi_reading
         why = state.refusals.get("nvidia-smi -q") or reading.why
-        yield _unknown(
+        yield unknown(
             "GPU settings", "addressing mode, BAR1 and link widths could not be read", f"nvidia-smi -q: {why}", "run nvidia-smi -q"
         )
     elif not any(gpu.info and gpu.info.addressing_mode for gpu in state.gpus):
         live = state.host.file("/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")
         if not live.ok:
-            yield _unknown(
+            yield unknown(
                 "HMM",
                 "whether heterogeneous memory management is on could not be read",
                 f"nvidia-smi -q tells no addressing mode; uvm_disable_hmm {live.why}",
@@ -126,7 +129,7 @@ def _bus(state: State) -> Iterator[Finding]:
         return
     blind = [gpu.name for gpu in state.gpus if iommu_type(state, gpu.bdf) is None]
     if blind:
-        yield _unknown(
+        yield unknown(
             "IOMMU",
             "whether the IOMMU translates the GPUs' addresses could not be read",
             f"no iommu_group of {', '.join(blind)} in /sys/bus/pci/devices",
@@ -137,7 +140,7 @@ def _bus(state: State) -> Iterator[Finding]:
     denied = [device.bdf for device in (state.lspci or {}).values() if device.is_bridge and device.access_denied]
     if state.lspci is None or denied:
         why = "capabilities: access denied" if denied else refused or reading.why
-        yield _unknown(
+        yield unknown(
             "ACS",
             "whether bridges redirect peer-to-peer traffic could not be read",
             f"lspci -vvv: {why}",
@@ -150,18 +153,4 @@ def _log(state: State) -> Iterator[Finding]:
         return
     reading = state.host.command("dmesg")
     why = reading.why or "empty"
-    yield _unknown("kernel log", "Xid errors and page faults since boot could not be read", f"dmesg: {why}", "run dmesg as root")
-
-
-def _container(state: State) -> Iterator[Finding]:
-    part = state.container
-    if part is None:
-        return
-    reading = part.command("nvidia-smi -L")
-    if reading.state == MISSING or (reading.state == NOT_READ and part.data.get("commands")):
-        yield _unknown(
-            part.name,
-            f"what the driver offers in {part.name} could not be read",
-            f"nvidia-smi -L in {part.name}: {reading.why}",
-            f"pct exec {part.data.get('vmid', 'VMID')} -- nvidia-smi -L",
-        )
+    yield unknown("kernel log", "Xid errors and page faults since boot could not be read", f"dmesg: {why}", "run dmesg as root")

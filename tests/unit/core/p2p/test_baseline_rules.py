@@ -23,7 +23,13 @@ def across(one, other):
 def test_nothing_changed(node, before):
     judgement = node.judge(before)
     assert judgement.findings == []
-    assert judgement.to_dict()["baseline"] == {"saved_at": "2026-11-01T00:00:00Z", "host": "node1", "changed": []}
+    assert judgement.to_dict()["baseline"] == {
+        "saved_at": "2026-11-01T00:00:00Z",
+        "host": "node1",
+        "changed": [],
+        "not_kept": [],
+        "not_read": [],
+    }
 
 
 def test_within_tolerance(node, before):
@@ -81,7 +87,9 @@ def test_rates_of_busy_gpus_are_not_compared(node, before):
 def test_rates_of_a_light_baseline_are_not_compared(node, before):
     for pair in before["pairs"]:
         pair.update(light=True, copy_gbps=500.0)
-    assert node.found(before) == {}
+    finding = node.only("baseline-incomplete", before)
+    assert (finding.severity, finding.subject, finding.required) == ("unknown", "all pairs", False)
+    assert node.judge(before).verdict == "pass"
 
 
 def test_patterns(node, before):
@@ -125,7 +133,7 @@ def test_path_changed(node, before):
         row[:] = ["PIX" if cell == "NODE" else cell for cell in row]
     finding = node.only("topology-changed", before)
     assert finding.severity == "warning"
-    assert "GPU0->GPU1 PIX -> NODE" in finding.evidence
+    assert finding.evidence == "PIX -> NODE: 24, GPU0-3 with each other; GPU4-7 with each other"
 
 
 def test_fewer_nvlinks(node, before, texts):
@@ -170,6 +178,9 @@ def test_narrow_links_of_the_baseline_are_no_news(node, before):
     node.files["/sys/bus/pci/devices/0000:21:00.0/current_link_width"] = "8\n"
     node.data.pop("measured")
     before["gpus"][1]["link_width"] = 8
+    before["environment"]["link_width"] = (
+        "x16 (" + ", ".join(gpu["bdf"] for gpu in before["gpus"] if gpu["index"] != 1) + "); x8 (0000:21:00.0)"
+    )
     assert node.found(before, measured=False) == {"pcie-width-reduced": "info"}
 
 
@@ -249,3 +260,162 @@ def test_host_copies(node, before):
 def test_staged_pairs_are_told_once(node, before):
     node.each(lambda one, other: one == 3, read_latency_us=14.0, copy_gbps=37.0)
     assert set(node.found(before)) == {"p2p-staged"}
+
+
+def test_a_baseline_of_some_pairs_says_which_it_does_not_have(node, before):
+    before["pairs"] = [pair for pair in before["pairs"] if {pair["src"], pair["dst"]} == {0, 1}]
+    finding = node.only("baseline-incomplete", before)
+    assert finding.severity == "unknown"
+    assert finding.summary.startswith("54 of 56 measured pairs have no rate in the baseline")
+    assert finding.evidence.endswith("has rates of 2 pairs; without: 54, GPU0-7 with each other, except GPU0->GPU1, GPU1->GPU0")
+    node.data["measurement"]["mode"] = "light"  # latencies are compared then
+    assert node.only("baseline-incomplete", before).summary.startswith("54 of 56")
+    before["pairs"] = []
+    assert node.only("baseline-incomplete", before).subject == "all pairs"
+
+
+def test_what_a_quick_baseline_does_not_have(node, before):
+    node.each(lambda one, other: True, bidirectional_gbps=100.0, sm_read_gbps=45.0)
+    node.data["measurement"]["patterns"] = [{"name": "ring", "status": "ok", "total_gbps": 300.0}, {"name": "other"}]
+    finding = node.only("baseline-incomplete", before)
+    assert finding.severity == "info"
+    assert finding.summary.endswith("both directions at once of 56 pairs, loads of kernels of 56 pairs, pattern ring")
+    before["measurement"]["patterns"] = [{"name": "ring", "total_gbps": 300.0}]
+    for pair in before["pairs"]:
+        pair.update(bidirectional_gbps=100.0, sm_read_gbps=45.0)
+    assert node.found(before) == {}
+
+
+RICH = {
+    "Performance State                     : P8": "Performance State                     : P8\n"
+    "    GPU Power Readings\n        Current Power Limit               : 600.00 W",
+    "    MIG Mode\n": "    ECC Mode\n        Current                           : Enabled\n    MIG Mode\n",
+}
+
+
+def rich(make):
+    """A node that tells every setting that a baseline keeps."""
+    host = make()
+    for old, new in RICH.items():
+        host.smi(old, new)
+    host.commands["mokutil --sb-state"] = {"rc": 0, "stdout": "SecureBoot disabled\n"}
+    host.data["container"] = {
+        "vmid": 101,
+        "commands": {"nvidia-smi -L": {"rc": 0, "stdout": "GPU 0: A\n"}},
+        "links": {"/usr/lib/x86_64-linux-gnu/libcuda.so.1": "/usr/lib/x86_64-linux-gnu/libcuda.so.595.58.03"},
+        "nodes": {"/dev/nvidiactl": {"major": 195, "minor": 255}},
+    }
+    return host
+
+
+def acs(host):
+    lspci = host.commands["lspci -vvv"]
+    lspci["stdout"] = lspci["stdout"].replace("ReqRedir- CmpltRedir-", "ReqRedir+ CmpltRedir+", 1)
+
+
+def smi(old, new):
+    return lambda host: host.smi(old, new, 1)
+
+
+def file(path, text):
+    return lambda host: host.files.update({path: text})
+
+
+def link(path, text):
+    return lambda host: (host.links.update({path: text}), host.files.update({"/sys/kernel/iommu_groups/7/type": "DMA-FQ\n"}))
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("kernel", lambda host: host.commands["uname -r"].update(stdout="7.0.16-2-pve\n")),
+        ("kernel command line", file("/proc/cmdline", "BOOT_IMAGE=/boot/vmlinuz-7.0.14-14-pve root=/dev/mapper/pve-root ro quiet\n")),
+        ("kind of kernel module", file("/proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  595.58.03  Mon\n")),
+        ("BIOS", file("/sys/class/dmi/id/bios_version", "1.8\n")),
+        ("Secure Boot", lambda host: host.commands["mokutil --sb-state"].update(stdout="SecureBoot enabled\n")),
+        ("IOMMU", link("/sys/bus/pci/devices/0000:01:00.0/iommu_group", "../../../../kernel/iommu_groups/7")),
+        ("ACS redirection", acs),
+        ("uvm_disable_hmm", file("/sys/module/nvidia_uvm/parameters/uvm_disable_hmm", "N\n")),
+        ("addressing mode", smi("Addressing Mode                       : None", "Addressing Mode                       : HMM")),
+        ("RegistryDwords of the module", file("/proc/driver/nvidia/params", 'EnableResizableBar: 1\nRegistryDwords: ""\n')),
+        (
+            "parameters of the module",
+            file("/proc/driver/nvidia/params", 'EnableResizableBar: 0\nNew: 1\nRegistryDwords: "ForceP2P=0x11;RMForceP2PType=1"\n'),
+        ),
+        ("options in modprobe.d", file("/etc/modprobe.d/zz.conf", "options nvidia_uvm uvm_disable_hmm=0\n")),
+        ("BAR1 size", smi("Total                             : 131072 MiB", "Total                             : 256 MiB")),
+        ("PCIe link width", file("/sys/bus/pci/devices/0000:21:00.0/current_link_width", "8\n")),
+        ("possible PCIe link", file("/sys/bus/pci/devices/0000:20:01.1/max_link_speed", "16.0 GT/s PCIe\n")),
+        ("possible PCIe generation", smi("Max                       : 5", "Max                       : 4")),
+        ("power limit", smi("Current Power Limit               : 600.00 W", "Current Power Limit               : 450.00 W")),
+        ("persistence mode", smi("Persistence Mode                      : Enabled", "Persistence Mode                      : Disabled")),
+        (
+            "MIG mode",
+            smi(
+                "MIG Mode\n        Current                           : Disabled",
+                "MIG Mode\n        Current                           : Enabled",
+            ),
+        ),
+        (
+            "ECC mode",
+            smi(
+                "ECC Mode\n        Current                           : Enabled",
+                "ECC Mode\n        Current                           : Disabled",
+            ),
+        ),
+        ("VBIOS", smi("98.02.81.00.01", "98.02.81.00.07")),
+        ("GSP firmware", smi("GSP Firmware Version                  : 595.58.03", "GSP Firmware Version                  : 595.58.04")),
+    ],
+)
+def test_every_setting_that_changed_is_a_suspect(make, what, change):
+    before = build(State(Snapshot(rich(make).data)), "then")
+    host = rich(make)
+    assert host.judge(before).findings == []
+    change(host)
+    judgement = host.judge(before)
+    assert [entry["what"] for entry in judgement.changed] == [what]
+    assert f"{what} " in next(finding for finding in judgement.findings if finding.id == "environment-changed").evidence
+    assert host.only("environment-changed", before).summary == "1 thing has changed since the baseline"
+
+
+def test_acs_that_came_on_is_named_before_its_warning(make):
+    before = build(State(Snapshot(rich(make).data)), "then")
+    host = rich(make)
+    acs(host)
+    judgement = host.judge(before)
+    assert judgement.changed == [{"what": "ACS redirection", "before": "off", "after": "0000:00:01.1"}]
+    assert "gpunode-acs.service" in host.only("acs-redirect", before).remedy
+
+
+def test_gpus_that_differ_are_named_with_their_values(make):
+    host = rich(make)
+    smi("Current Power Limit               : 600.00 W", "Current Power Limit               : 450.00 W")(host)
+    told = build(State(Snapshot(host.data)), "then")["environment"]["power_limit"]
+    assert told.startswith("450 W (0000:01:00.0); 600 W (0000:21:00.0, ")
+
+
+def test_an_older_baseline_compares_and_says_what_it_did_not_keep(make):
+    before = build(State(Snapshot(rich(make).data)), "then")
+    for key in ("acs", "power_limit", "module_params"):
+        del before["environment"][key]
+    host = rich(make)
+    acs(host)
+    host.commands["uname -r"]["stdout"] = "7.0.16-2-pve\n"
+    del host.files["/sys/class/dmi/id/bios_version"]
+    told = host.judge(before).to_dict()["baseline"]
+    assert [change["what"] for change in told["changed"]] == ["kernel"]
+    assert told["not_kept"] == ["ACS redirection", "parameters of the module", "power limit"]
+    assert told["not_read"] == ["BIOS"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "01:00.0 3D controller: NVIDIA Corporation Device 2bb5\n",
+        "00:01.1 PCI bridge: AMD Root Port\n\tBus: primary=00, secondary=01, subordinate=01\n\tCapabilities: <access denied>\n",
+    ],
+)
+def test_acs_that_could_not_be_read_is_not_kept_as_off(make, text):
+    host = rich(make)
+    host.commands["lspci -vvv"]["stdout"] = text
+    assert "acs" not in build(State(Snapshot(host.data)), "then")["environment"]

@@ -122,3 +122,97 @@ def test_command_line_by_the_log(node):
     del node.files["/proc/cmdline"]
     node.commands["dmesg"]["stdout"] += "[0.0] Command line: ro iommu=pt\n"
     assert node.judge().state.command_line == ["ro", "iommu=pt"]
+
+
+@pytest.mark.parametrize(
+    ("subject", "hide"),
+    [
+        ("kernel", lambda node: node.commands.pop("uname -r")),
+        ("kernel command line", lambda node: node.files.pop("/proc/cmdline")),
+        ("kernel command line", lambda node: node.files.update({"/proc/cmdline": None})),
+        ("module parameters", lambda node: node.files.pop("/proc/driver/nvidia/params")),
+        ("module parameters", lambda node: node.files.update({"/proc/driver/nvidia/params": "?"})),
+        ("kind of kernel module", lambda node: node.files.pop("/proc/driver/nvidia/version")),
+        ("kind of kernel module", lambda node: node.files.update({"/proc/driver/nvidia/version": "?"})),
+        ("module options", lambda node: node.files.pop("/etc/modprobe.d/gpunode.conf")),
+        ("DKMS", lambda node: node.commands.pop("dkms status")),
+        ("DKMS", lambda node: node.commands.update({"dkms status": {"rc": 0, "stdout": "Segmentation fault\n"}})),
+        ("kernel headers", lambda node: node.links.pop("/lib/modules/7.0.14-14-pve/build")),
+        ("owner of the GPUs", lambda node: (node.links.pop("/sys/bus/pci/devices/0000:21:00.0/driver"), cut_lspci(node))),
+        ("bridges", lambda node: (node.links.pop("/sys/bus/pci/devices/0000:21:00.0"), cut_lspci(node))),
+        ("device nodes", lambda node: node.nodes.clear()),
+        ("major numbers", lambda node: node.files.pop("/proc/devices")),
+        ("major numbers", lambda node: node.files.update({"/proc/devices": "?"})),
+        ("container 101", lambda node: node.files.update({"/etc/pve/lxc/101.conf": "dev0: /dev/nvidia0\n"})),
+        ("container 102", lambda node: node.data["measurement"].update(where="container 102")),
+    ],
+)
+def test_each_thing_that_was_not_read_is_named_and_costs_no_verdict(node, subject, hide):
+    hide(node)
+    judgement = node.judge()
+    told = unknowns(judgement)
+    assert subject in told
+    assert told[subject].evidence
+    assert told[subject].remedy
+    assert (judgement.verdict, judgement.exit_code) == ("pass", 0)
+
+
+def cut_lspci(node):
+    """Leave of lspci's output what an ordinary user's output has of the second GPU: nothing."""
+    text = node.commands["lspci -vvv"]["stdout"]
+    node.commands["lspci -vvv"]["stdout"] = text[: text.index("20:01.1 ")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "subjects"),
+    [
+        ("files", {"kernel command line", "module parameters", "module options", "PCIe errors", "major numbers", "kind of kernel module"}),
+        ("links", {"owner of the GPUs", "bridges", "IOMMU", "kernel headers"}),
+        ("nodes", {"device nodes"}),
+    ],
+)
+def test_a_kind_that_is_empty_leaves_nothing_unsaid(node, kind, subjects):
+    del node.commands["lspci -vvv"]
+    node.data[kind] = {}
+    assert subjects <= set(unknowns(node.judge()))
+    del node.data[kind]
+    assert subjects <= set(unknowns(node.judge()))
+
+
+def test_links_that_nothing_tells(node):
+    node.smi("Link Width\n                Max                       : 16x\n", "Link Width\n", 1)
+    node.commands.pop("lspci -vvv")
+    node.files.pop("/sys/bus/pci/devices/0000:01:00.0/max_link_width")
+    assert "GPU0 have" in unknowns(node.judge())["PCIe links"].summary
+
+
+def test_nvlinks_that_were_not_read(node, texts):
+    node.commands["nvidia-smi topo -m"]["stdout"] = texts.topo(8, lambda one, other, _: "X" if one == other else "NV18")
+    assert "was not run" in unknowns(node.judge())["NVLink"].evidence
+    node.commands["nvidia-smi nvlink -s"] = {"rc": 0, "stdout": "?"}
+    assert "not understood" in unknowns(node.judge())["NVLink"].evidence
+    node.commands["nvidia-smi nvlink -s"] = {"rc": 0, "stdout": "\n"}
+    assert "empty" in unknowns(node.judge())["NVLink"].evidence
+
+
+def test_a_container_of_which_nothing_is_known(node):
+    node.data["container"] = {"vmid": 101, "commands": {}}
+    assert {"container 101", "driver in container 101", "device nodes in container 101"} <= set(unknowns(node.judge()))
+
+
+def test_an_unloaded_driver_hides_no_parameters(node):
+    for path in ("/proc/driver/nvidia/version", "/proc/driver/nvidia/params", "/sys/module/nvidia/version"):
+        node.files[path] = None
+    for line in list(node.commands):
+        if line.startswith("nvidia-smi"):
+            node.commands[line] = {"rc": 9, "stdout": "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"}
+    assert not {"module parameters", "kind of kernel module", "device nodes"} & set(unknowns(node.judge()))
+
+
+def test_a_hanging_nvidia_smi_that_cannot_be_killed_is_named(node):
+    for line in list(node.commands):
+        if line.startswith("nvidia-smi"):
+            node.commands[line] = {"rc": None, "stdout": "", "stderr": "ended after 20 s without an answer; process 812 cannot be killed"}
+    told = unknowns(node.judge())["GPU count"]
+    assert "process 812 cannot be killed" in told.evidence
+    assert "reboot" in told.remedy
