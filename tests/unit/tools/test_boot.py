@@ -77,6 +77,7 @@ class Machine:
     """A node whose container answers."""
 
     name = "this machine"
+    baseline = (44, "", "")
 
     def __init__(self, unit=(0, "", ""), measured=(0, "", "")):
         self.unit, self.measured = unit, measured
@@ -87,7 +88,7 @@ class Machine:
         if argv[-1] == boot.DEFAULT_OUT:
             assert argv[:4] == ["pct", "exec", "101", "--"]
             return self.measured
-        return 1, "", "not there"
+        return self.baseline
 
     def close(self):
         pass
@@ -117,10 +118,23 @@ def check(monkeypatch, tmp_path):
 def test_healthy_boot(check, tmp_path):
     done = check(Machine(), "--metrics", str(tmp_path / "m.prom"), "--report", str(tmp_path / "r.html"))
     assert done.exit_code == 0
-    assert done.stderr == "gpunode: verdict pass: 4 GPUs, 12 of 12 pairs ok\n"
+    name = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
+    lines = done.stderr.splitlines()
+    assert lines[0] == f"gpunode: verdict pass: 4 x {name}, 12 of 12 pairs ok, 3 not known"
+    assert [line.split(":")[1].strip() for line in lines[1:]] == [  # nothing of the container is in this snapshot
+        f"unknown not-readable {subject}" for subject in ("container 101", "driver in container 101", "device nodes in container 101")
+    ]
     assert done.result["verdict"] == "pass"
     assert 'gpunode_p2p_verdict{check="boot",verdict="pass"} 1' in (tmp_path / "m.prom").read_text()
     assert (tmp_path / "r.html").exists()
+
+
+def test_a_baseline_that_cannot_be_read_is_told(check):
+    machine = Machine()
+    machine.baseline = (1, "", "head: /var/lib/gpunode/baseline.json: Permission denied\n")
+    done = check(machine)
+    assert done.exit_code == 0
+    assert "baseline.json could not be read, so nothing is compared: head: /var/lib/gpunode/baseline.json: Permission denied" in done.stderr
 
 
 def test_broken_boot_tells_the_journal_with_priorities(check, monkeypatch):
@@ -128,7 +142,8 @@ def test_broken_boot_tells_the_journal_with_priorities(check, monkeypatch):
     done = check(Machine(), spoil=lambda pairs: pairs[0].update(status="hang"))
     assert done.exit_code == 1
     lines = done.stderr.splitlines()
-    assert lines[0] == "<3>gpunode: verdict fail: 4 GPUs, 11 of 12 pairs ok"
+    assert lines[0].endswith(", 11 of 12 pairs ok, 3 not known")
+    assert lines[0].startswith("<3>gpunode: verdict fail: 4 x ")
     assert lines[1].startswith("<3>gpunode: error p2p-hang GPU0->GPU1: a peer copy did not end before its deadline")
 
 

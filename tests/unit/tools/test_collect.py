@@ -123,6 +123,26 @@ class Fake:
     def __init__(self, answers):
         self.answers = answers
         self.asked: list[list[str]] = []
+        self.told: list[bytes] = []
+        self.guard = [b"armed\n", b""]
+
+    def session(self, argv):
+        """What starts the server again: its first word, and what it says at its end."""
+        machine = self
+
+        class Session:
+            def readline(self, timeout):
+                if isinstance(machine.guard[0], Exception):
+                    raise machine.guard[0]
+                return machine.guard[0]
+
+            def send(self, program):
+                machine.told.append(program)
+
+            def close(self):
+                return 1, machine.guard[1].decode()
+
+        return Session()
 
     def run(self, argv, stdin=b"", timeout=60.0):
         self.asked.append(argv)
@@ -251,6 +271,58 @@ def test_buffers_by_use(monkeypatch, data, how, light):
     assert (keys["measurement"]["pairs"], keys["measurement"]["where"]) == ("0:1", "fake")
 
 
+@pytest.mark.parametrize("end", ["word", "nothing"])
+def test_the_guard_starts_the_server_unless_it_is_told_that_somebody_did(tmp_path, end):
+    """A program that is killed says nothing any more, and its end of the pipe closes."""
+    mark = tmp_path / "started"
+    argv = ["sh", "-c", measuring.GUARD.format(limit=30), "guard", "touch", str(mark)]
+    guard = machines.LocalMachine().session(argv)
+    assert guard.readline(5) == b"armed\n"
+    guard.process.send_signal(1)
+    guard.process.send_signal(15)
+    guard.send(b"started\n" if end == "word" else b"")
+    guard.process.wait(timeout=10)
+    guard.close()
+    assert mark.exists() == (end == "nothing")
+
+
+def test_the_guard_gives_up_waiting_for_a_connection_that_is_lost(tmp_path):
+    mark = tmp_path / "started"
+    guard = machines.LocalMachine().session(["sh", "-c", measuring.GUARD.format(limit=0.2), "guard", "touch", str(mark)])
+    guard.process.wait(timeout=10)
+    assert mark.exists()
+    guard.close()
+
+
+def test_a_killed_tool_leaves_a_server_that_is_started_again(tmp_path):
+    """The whole of it: the tool dies of SIGKILL while the server is stopped."""
+    log = tmp_path / "log"
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(f"#!/bin/sh\necho $1 >>{log}\n")
+    systemctl.chmod(0o755)
+    code = (
+        "import os; from gpunode_tools.collect import machines, measuring\n"
+        "with measuring.stopped_server(machines.LocalMachine(), None, 'sglang.service', print, needed=True): os.kill(os.getpid(), 9)\n"
+    )
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    assert subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL, check=False).returncode == -9
+    deadline = time.monotonic() + 10
+    while log.read_text().split() != ["is-active", "stop", "start"]:
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.02)
+
+
+def test_a_server_is_not_stopped_without_a_guard():
+    machine = Fake({"systemctl": (0, "", "")})
+    machine.guard = [b"", b"sh: not found"]
+    with pytest.raises(UnreachableError, match=r"sglang.service was not stopped: .* sh: not found"):
+        measuring.stopped_server(machine, None, "sglang.service", print, needed=True).__enter__()
+    assert [argv[1] for argv in machine.asked] == ["is-active"]
+    machine.guard = [TimeoutError(), b""]
+    with pytest.raises(UnreachableError, match="no word from it"):
+        measuring.stopped_server(machine, None, "sglang.service", print, needed=True).__enter__()
+
+
 @pytest.mark.parametrize(("fails", "ends"), [(None, None), (RuntimeError, RuntimeError), (KeyboardInterrupt, KeyboardInterrupt)])
 def test_stopped_server_is_started_again_whatever_happens(fails, ends):
     said: list[str] = []
@@ -268,6 +340,7 @@ def test_stopped_server_is_started_again_whatever_happens(fails, ends):
         body()
     assert [argv[5] for argv in machine.asked] == ["is-active", "stop", "start"]
     assert "stopping sglang.service" in said[0]
+    assert machine.told == [b"started\n"]
 
 
 def test_signal_while_the_server_is_stopped_starts_it_again():
@@ -298,6 +371,7 @@ def test_server_that_will_not_start_again_is_shouted_about():
     with measuring.stopped_server(machine, None, "sglang.service", said.append, needed=True):
         pass
     assert "could not be stopped: stuck" in said[1]
+    assert machine.told == [b""]  # so that the guard tries as well
     assert "COULD NOT BE STARTED AGAIN: gone" in said[2]
 
 

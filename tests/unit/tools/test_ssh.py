@@ -16,6 +16,7 @@ import pytest
 from gpunode_tools.collect import machines
 from gpunode_tools.collect.errors import UnreachableError
 from gpunode_tools.collect.ssh import SshMachine, Target
+from gpunode_tools.collect.ssh_errors import why_no_connection
 
 
 class Server(paramiko.ServerInterface):
@@ -155,7 +156,7 @@ def test_changed_host_key_is_refused(target, keys, port):
 
 def test_wrong_key_and_nobody_there(target, tmp_path):
     closed = Target("node", "127.0.0.1", "root", 1, options=target.options)
-    with pytest.raises(UnreachableError, match=r"ssh root@127\.0\.0\.1:1"):
+    with pytest.raises(UnreachableError, match=r"ssh root@127\.0\.0\.1:1: nothing listens on port 1 of 127\.0\.0\.1: is sshd running"):
         SshMachine(closed, "/nowhere")
     stranger = tmp_path / "stranger"
     paramiko.ECDSAKey.generate().write_private_key_file(str(stranger))
@@ -217,3 +218,108 @@ def test_connection_that_is_gone(machine):
     code, _, said = machine.run(["true"])
     assert code == 255
     assert "is gone" in said
+
+
+def refused(target, tmp_path):
+    """The words and the exit code of a connection that is not made."""
+    with pytest.raises(UnreachableError) as caught:
+        SshMachine(target, str(tmp_path / "config"))
+    return str(caught.value), caught.value.exit_code
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (paramiko.ssh_exception.NoValidConnectionsError({("10.0.0.1", 22): OSError(113, "No route to host")}), "No route to host: is node"),
+        (socket.gaierror(-2, "Name or service not known"), "the name node is not known (Name or service not known): set ansible_host"),
+        (TimeoutError("timed out"), "node does not answer: is it switched on"),
+        (EOFError("closed"), "node closed the connection"),
+        (OSError(101, "Network is unreachable"), "Network is unreachable: is node switched on"),
+        (OSError("odd"), "odd: is node switched on"),
+        (EOFError(), "node does not answer"),
+    ],
+)
+def test_a_host_that_is_down_is_told_in_words(error, words):
+    told = why_no_connection(error, "node", 22)
+    assert words in told
+    assert "Errno" not in told
+
+
+def test_a_key_file_of_the_inventory_that_is_not_there_is_wrong_input(target, tmp_path):
+    target.identities = [str(tmp_path / "none")]
+    words, code = refused(target, tmp_path)
+    assert words.startswith(f"the key file {tmp_path}/none does not exist: correct ansible_ssh_private_key_file in the inventory")
+    assert code == 2
+    target.identities = [str(tmp_path)]
+    assert "is a folder" in refused(target, tmp_path)[0]
+
+
+def test_key_files_of_the_configuration_may_be_missing(target, tmp_path, keys):
+    (tmp_path / "config").write_text(f"IdentityFile {tmp_path}/none\nIdentityFile {keys['file']}\n")
+    target.identities = []
+    SshMachine(target, str(tmp_path / "config")).close()
+
+
+def test_a_key_with_a_passphrase_is_named(target, tmp_path):
+    locked = tmp_path / "locked"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", locked], check=True)
+    target.identities = [str(locked)]
+    assert f"{locked} has a passphrase: unlock it in an agent, ssh-add {locked}" in refused(target, tmp_path)[0]
+    for text in ("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n", "-----BEGIN X-----\nabc\n"):
+        locked.write_text(text, encoding="latin-1")
+        assert ("has a passphrase" in refused(target, tmp_path)[0]) == ("ENCRYPTED" in text)
+    locked.write_bytes(b"\xff\x00")
+    words, code = refused(target, tmp_path)
+    assert words.startswith(f"no private key among: {locked}")
+    assert code == 2
+
+
+def test_known_hosts_that_cannot_be_read_are_no_unknown_host(target, tmp_path):
+    known = tmp_path / "folder"
+    known.mkdir()
+    target.options["userknownhostsfile"] = str(known)
+    words, code = refused(target, tmp_path)
+    assert words == f"known_hosts: {known} is a folder, so no host key can be verified: ls -l {known}"
+    assert code == 2
+    broken = tmp_path / "broken"
+    broken.write_text("node ssh-ed25519 !!!notbase64\n")
+    target.options["userknownhostsfile"] = str(broken)
+    words, code = refused(target, tmp_path)
+    assert "holds a key that cannot be read in 'node ssh-ed25519 !!!notbase64'" in words
+    assert code == 2
+    broken.write_bytes(b"\xff\xfe\n")
+    assert "holds a key that cannot be read" in refused(target, tmp_path)[0]
+
+
+def test_the_users_own_known_hosts_count_too(target, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    Path(target.options["userknownhostsfile"]).rename(tmp_path / ".ssh/known_hosts")
+    target.options.clear()
+    SshMachine(target, str(tmp_path / "config")).close()
+    (tmp_path / ".ssh/known_hosts").unlink()
+    (tmp_path / ".ssh/known_hosts").mkdir()
+    assert "is a folder" in refused(target, tmp_path)[0]
+
+
+def test_a_configuration_that_cannot_be_read_is_wrong_input(target, tmp_path):
+    (tmp_path / "config").mkdir()
+    words, code = refused(target, tmp_path)
+    assert words == f"ssh's configuration {tmp_path}/config cannot be read: Is a directory"
+    assert code == 2
+
+
+def test_a_proxy_command_that_does_not_run_is_wrong_input(target, tmp_path):
+    target.options["proxycommand"] = "/nowhere/proxy %h"
+    words, code = refused(target, tmp_path)
+    assert "ProxyCommand `/nowhere/proxy 127.0.0.1` of ssh's configuration does not run" in words
+    assert code == 2
+
+
+def test_a_session_on_a_connection_that_is_gone_is_an_os_error(machine, monkeypatch):
+    def gone(*_args):
+        raise paramiko.SSHException("Timeout opening channel.")
+
+    monkeypatch.setattr(machine, "_channel", gone)
+    with pytest.raises(OSError, match="Timeout opening channel"):
+        machine.session(["true"])

@@ -70,8 +70,16 @@ def test_broken(broken):
 
 
 def test_could_not_tell(tmp_path):
-    (tmp_path / "none.json").write_text("{}")
+    (tmp_path / "none.json").write_text('{"schema": "gpunode.snapshot/1"}')
     assert run("--snapshot", tmp_path / "none.json").exit_code == 3
+
+
+@pytest.mark.parametrize("text", ["{}", '{"host": "node1"}', '{"nvidia-smi": {}}'])
+def test_an_object_that_is_no_snapshot_is_refused(tmp_path, text):
+    (tmp_path / "none.json").write_text(text)
+    done = run("--snapshot", tmp_path / "none.json")
+    assert done.exit_code == 2
+    assert "it has no schema and none of commands, container, files, links, measured, nodes: no snapshot" in " ".join(done.stderr.split())
 
 
 def test_standard_input(healthy):
@@ -177,7 +185,132 @@ def test_measurement_from_a_file(healthy, tmp_path):
     done = run("--snapshot", healthy, "--measured", place)
     assert "1 of 2 pairs were not measured (GPU1->GPU0)" in done.stdout
     place.write_text("nonsense")
-    assert run("--snapshot", healthy, "--measured", place).exit_code == 3
+    done = run("--snapshot", healthy, "--measured", place)
+    assert done.exit_code == 2
+    assert f"{place}: the measurement is no result of the probe, of nvbandwidth or of p2pBandwidthLatencyTest" in done.stderr
+
+
+@pytest.mark.parametrize("rate", ["NaN", "Infinity", "-Infinity", "-53.0", '"53"', "true"])
+@pytest.mark.parametrize("key", ["copy_gbps", "staged_gbps", "read_latency_us", "elapsed_ms"])
+def test_a_rate_that_no_measurement_gives_is_refused(healthy, tmp_path, key, rate):
+    place = tmp_path / "measured.json"
+    place.write_text(f'{{"pairs": [{{"src": 0, "dst": 1, "{key}": {rate}}}], "measure": "quick"}}')
+    done = run("--snapshot", healthy, "--measured", place)
+    assert done.exit_code == 2
+    assert f"{place}: measured[0].{key} is " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["host", "patterns"])
+def test_rates_beside_the_pairs_are_refused_too(healthy, tmp_path, kind):
+    place = tmp_path / "measured.json"
+    place.write_text(f'{{"pairs": [], "{kind}": ["?", {{"total_gbps": NaN}}]}}')
+    assert f"measurement.{kind}[1].total_gbps is nan" in run("--snapshot", healthy, "--measured", place).stderr
+
+
+@pytest.mark.parametrize("cell", ["nan", "inf", "-53.00"])
+def test_others_rates_are_refused_too(healthy, tmp_path, cell):
+    place = tmp_path / "nvbandwidth.txt"
+    rows = "           0          1\n 0       N/A      53.00\n 1     CELL        N/A\n".replace("CELL", cell)
+    place.write_text(f"Running device_to_device_memcpy_write_ce.\nmemcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)\n{rows}\n")
+    done = run("--snapshot", healthy, "--measured", place)
+    assert done.exit_code == 2
+    assert "copy_gbps is " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: path.mkdir(), "is a folder: name the file in it"),
+        (lambda _path: None, "does not exist: look at the name"),
+        (lambda path: path.write_bytes(b"\x1f\x8b\x08\xff"), "is no text: it is binary, compressed"),
+        (lambda path: path.write_text(""), "it is empty"),
+        (lambda path: path.write_text("<html>\n"), "it begins '<html>'"),
+        (lambda path: path.write_text("[" * 100_000), "is no snapshot: not JSON"),
+    ],
+)
+def test_files_that_cannot_be_read_are_told_in_words(tmp_path, make, words):
+    make(tmp_path / "s.json")
+    done = run("--snapshot", tmp_path / "s.json")
+    assert done.exit_code == 2
+    assert words in done.stderr
+    assert "Errno" not in done.stderr
+
+
+def test_errors_of_reading_are_told_in_words(tmp_path, monkeypatch):
+    def fails(error):
+        def opened(*_args, **_options):
+            raise error
+
+        monkeypatch.setattr(Path, "open", opened)
+        return run("--snapshot", "s.json").stderr
+
+    assert "s.json may not be read by this user: chmod it" in fails(PermissionError(13, "Permission denied"))
+    assert "s.json could not be read: Input/output error" in fails(OSError(5, "Input/output error"))
+
+
+def test_a_file_larger_than_any_of_ours_is_refused(healthy, monkeypatch):
+    monkeypatch.setattr("gpunode_tools.cli.verify_p2p.INPUT_LIMIT", 1 << 10)
+    for place, text in ((healthy, None), ("-", healthy.read_text())):
+        done = run("--snapshot", place, input=text)
+        assert done.exit_code == 2
+        assert "is larger than 0 MiB: no snapshot, baseline or measurement of a node is" in done.stderr
+
+
+def test_what_is_not_known_stands_beside_the_verdict(healthy, tmp_path):
+    data = json.loads(healthy.read_text())
+    del data["files"]["/proc/cmdline"]
+    del data["files"]["/proc/driver/nvidia/params"]
+    healthy.write_text(json.dumps(data))
+    report = tmp_path / "r.html"
+    done = run("--snapshot", healthy, "--report", report)
+    assert done.exit_code == 0
+    assert done.stdout.startswith("node1: PASS, 2 not known (healthy in all that was read)\n")
+    assert "healthy in all that was read, 2 not known" in report.read_text()
+
+
+def test_what_the_baseline_does_not_keep_is_told(healthy, tmp_path):
+    place, report = tmp_path / "baseline.json", tmp_path / "r.html"
+    run("--snapshot", healthy, "--save-baseline", place)
+    baseline = json.loads(place.read_text())
+    del baseline["environment"]["acs"]
+    baseline["environment"]["vbios"] = baseline["environment"]["gsp_firmware"] = "1"
+    place.write_text(json.dumps(baseline))
+    data = json.loads(healthy.read_text())
+    data["files"].pop("/sys/class/dmi/id/bios_version")
+    healthy.write_text(json.dumps(data))
+    done = run("--snapshot", healthy, "--baseline", place, "--report", report)
+    assert "not kept in that baseline, so not compared: ACS redirection" in done.stdout
+    assert "kept there, not readable now: BIOS" in done.stdout
+    assert "Not kept in that baseline, so not compared: ACS redirection." in report.read_text()
+    baseline["environment"]["vbios"], baseline["environment"]["gsp_firmware"] = "98.02.81.00.01", "595.58.03"
+    place.write_text(json.dumps(baseline))
+    run("--snapshot", healthy, "--baseline", place, "--report", report)
+    assert "Not kept in that baseline, so not compared: ACS redirection." in report.read_text()
+
+
+def test_a_gpu_that_is_gone_is_not_counted_as_there(healthy):
+    data = json.loads(healthy.read_text())
+    text = data["commands"]["nvidia-smi -q"]["stdout"]
+    data["commands"]["nvidia-smi -q"]["stdout"] = text.replace(": P8", ": GPU is lost", 1)
+    healthy.write_text(json.dumps(data))
+    assert "  4 x NVIDIA RTX PRO 6000 Blackwell Server Edition, 3 of them answer," in run("--snapshot", healthy).stdout
+    lines = run("--snapshot", healthy, "--output", "prometheus").stdout.splitlines()
+    assert 'gpunode_gpus{check="measured"} 4' in lines
+    assert 'gpunode_gpus_answering{check="measured"} 3' in lines
+
+
+def test_junit_tells_how_long_it_took(healthy):
+    data = json.loads(healthy.read_text())
+    for pair in data["measured"]:
+        pair["elapsed_ms"] = 50.0
+    data["measurement"]["elapsed_s"] = 2.5
+    healthy.write_text(json.dumps(data))
+    suite = ET.fromstring(run("--snapshot", healthy, "--output", "junit").stdout)[0]
+    assert (suite.get("time"), suite[0].get("time"), suite[-1].get("time")) == ("2.500", "0.050", "1.900")
+    data["measurement"]["elapsed_s"] = "?"
+    healthy.write_text(json.dumps(data))
+    assert ET.fromstring(run("--snapshot", healthy, "--output", "junit").stdout)[0].get("time") == "0.600"
 
 
 @pytest.mark.parametrize(

@@ -111,6 +111,7 @@ def _measured(machine: Machine, vmid: int | None, options: dict[str, Any]) -> di
 
 def journal_lines(result: dict[str, Any], *, to_journal: bool) -> Iterator[str]:
     """The verdict and every finding that is no note, one line each, with systemd's priorities where they are read."""
+    from gpunode_tools.report.p2p_text import gpu_words, not_known
 
     def line(level: int, text: str) -> str:
         return f"<{level}>{text}" if to_journal else text
@@ -118,7 +119,8 @@ def journal_lines(result: dict[str, Any], *, to_journal: bool) -> Iterator[str]:
     label = " (simulated)" if result["simulated"] else ""
     good = sum(1 for pair in result["pairs"] if pair["status"] == "ok")
     level = {"pass": 6, "warn": 4}.get(result["verdict"], 3)
-    yield line(level, f"gpunode: verdict {result['verdict']}{label}: {len(result['gpus'])} GPUs, {good} of {len(result['pairs'])} pairs ok")
+    told = f"{gpu_words(result) or 'no GPU'}, {good} of {len(result['pairs'])} pairs ok{not_known(result)}"
+    yield line(level, f"gpunode: verdict {result['verdict']}{label}: {told}")
     for finding in result["findings"]:
         if finding["severity"] != "info":
             text = (

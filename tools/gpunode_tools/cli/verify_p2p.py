@@ -15,9 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpunode.judge import Judgement
+    from gpunode.snapshot import Snapshot
     from gpunode_tools.collect.machines import Machine
 
 BASELINE = "/var/lib/gpunode/baseline.json"
+NO_BASELINE = 44
+READ_BASELINE = f'test -e "$0" || exit {NO_BASELINE}; exec head -c {{limit}} "$0"'
+INPUT_LIMIT = 64 << 20
+"""Characters: a snapshot of 16 GPUs has 2 million, one whose kernel log overflowed with errors some 20 million."""
 
 
 def say(text: str) -> None:
@@ -145,7 +150,7 @@ def _check(options: dict[str, Any]) -> None:
 def _run(options: dict[str, Any]) -> Judgement:
     from gpunode.judge import Options, judge
     from gpunode.rules.baseline import is_foreign
-    from gpunode.snapshot import Snapshot, SnapshotError
+    from gpunode.snapshot import Snapshot, SnapshotError, saved
     from gpunode_tools.report.files import do_all
 
     machine: Machine | None = None
@@ -157,14 +162,12 @@ def _run(options: dict[str, Any]) -> Judgement:
 
             machine = connect(options["host"], options["inventory"])
             data = collect(machine, options, say)
-        if options["measured_file"]:
-            from gpunode_tools.collect.node import measured_from
-
-            data.update(measured_from(read_text(options["measured_file"])))
         try:
-            snapshot = Snapshot(data)
+            snapshot = saved(data) if options["snapshot_file"] else Snapshot(data)
         except SnapshotError as error:
             raise click.UsageError(f"{options['snapshot_file'] or 'snapshot'}: {error}") from None
+        if options["measured_file"]:
+            snapshot = _with_measured(snapshot, options["measured_file"])
         baseline = None if options["no_baseline"] else read_baseline(options["baseline_file"], machine)
         judgement = judge(
             snapshot,
@@ -188,6 +191,18 @@ def _run(options: dict[str, Any]) -> Judgement:
             machine.close()
 
 
+def _with_measured(snapshot: Snapshot, path: str) -> Snapshot:
+    """The snapshot with the measurement that somebody saved instead of its own."""
+    from gpunode.snapshot import Snapshot, SnapshotError
+    from gpunode_tools.collect.errors import InputError
+    from gpunode_tools.collect.node import measured_from
+
+    try:
+        return Snapshot({**snapshot.data, **measured_from(read_text(path))})
+    except (SnapshotError, InputError) as error:
+        raise click.UsageError(f"{path}: {error}") from None
+
+
 def connect(host: str | None, inventory: str | None) -> Machine:
     """This machine, or the named one over ssh. Raises UnreachableError."""
     if host is None:
@@ -201,19 +216,38 @@ def connect(host: str | None, inventory: str | None) -> Machine:
 
 
 def read_text(path: str) -> str:
-    """Read a file that the user named, - for standard input; a mistake is wrong usage."""
+    """Read a file that the user named, - for standard input; a mistake, and what is larger than any of ours, is wrong usage."""
+    name = "standard input" if path == "-" else path
     try:
-        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{path}: {error}") from None
+        if path == "-":
+            text = sys.stdin.read(INPUT_LIMIT + 1)
+        else:
+            with Path(path).open(encoding="utf-8") as stream:
+                text = stream.read(INPUT_LIMIT + 1)
+    except IsADirectoryError:
+        raise click.UsageError(f"{name} is a folder: name the file in it") from None
+    except FileNotFoundError:
+        raise click.UsageError(f"{name} does not exist: look at the name, or make it with gpunode snapshot -o FILE") from None
+    except PermissionError:
+        raise click.UsageError(f"{name} may not be read by this user: chmod it, or run as its owner (ls -l {name})") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{name} is no text: it is binary, compressed, or not in UTF-8") from None
+    except OSError as error:
+        raise click.UsageError(f"{name} could not be read: {error.strerror or error}") from None
+    if len(text) > INPUT_LIMIT:
+        raise click.UsageError(f"{name} is larger than {INPUT_LIMIT >> 20} MiB: no snapshot, baseline or measurement of a node is")
+    return text
 
 
 def read_json(path: str, what: str) -> Any:
     """Read JSON that the user named."""
+    text = read_text(path)
     try:
-        return json.loads(read_text(path))
-    except ValueError as error:
-        raise click.UsageError(f"{path}: no {what}: {error}") from None
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        begins = text.strip()[:40].splitlines()
+        shown = f"it begins {begins[0]!r}" if begins else "it is empty"
+        raise click.UsageError(f"{path} is no {what}: not JSON ({error}); {shown}") from None
 
 
 def read_baseline(place: str | None, machine: Machine | None) -> dict[str, Any] | None:
@@ -223,8 +257,11 @@ def read_baseline(place: str | None, machine: Machine | None) -> dict[str, Any] 
     if place:
         text = read_text(place)
     elif machine is not None:
-        code, text, _ = machine.run(["cat", BASELINE], timeout=20)
+        code, text, error = machine.run(["sh", "-c", READ_BASELINE.format(limit=INPUT_LIMIT), BASELINE], timeout=20)
+        if code == NO_BASELINE:
+            return None
         if code != 0:
+            say(f"gpunode: {BASELINE} could not be read, so nothing is compared: {error.strip() or code}")
             return None
         place = BASELINE
     else:

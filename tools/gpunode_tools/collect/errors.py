@@ -9,7 +9,11 @@ class UnreachableError(RuntimeError):
     exit_code = 3
 
 
-class InventoryError(UnreachableError):
-    """Raised for an inventory that is not there, cannot be read or does not know the host: wrong input, not a machine that is away."""
+class InputError(UnreachableError):
+    """Raised for what the user named and cannot be used: a file, a key, a setting of ssh. Wrong input, not a machine that is away."""
 
     exit_code = 2
+
+
+class InventoryError(InputError):
+    """Raised for an inventory that is not there, cannot be read or does not know the host."""

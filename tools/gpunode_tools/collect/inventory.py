@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import subprocess
 import sys
@@ -32,8 +33,12 @@ def host_variables(name: str, inventory: str | None) -> dict[str, Any]:
     path = inventory or next((place for place in DEFAULT_INVENTORIES if Path(place).exists()), None)
     if path is None:
         return {}
-    if not Path(path).exists():
-        raise InventoryError(f"inventory {path} does not exist")
+    try:
+        os.stat(path)  # noqa: PTH116 - Path.exists hides why
+    except FileNotFoundError:
+        raise InventoryError(f"inventory {path} does not exist") from None
+    except OSError as error:
+        raise InventoryError(f"inventory {path} cannot be read: {error.strerror}") from None
     tool = Path(sys.executable).with_name("ansible-inventory")
     found = _by_ansible(str(tool), path, name) if tool.exists() else _by_files(Path(path), name)
     if found is None and inventory is not None:
@@ -47,7 +52,7 @@ def _by_ansible(tool: str, path: str, name: str) -> dict[str, Any] | None:
         if "Could not match" in done.stderr or "no hosts matched" in done.stderr.lower():
             return None
         said = done.stderr.strip().splitlines()
-        raise UnreachableError(f"ansible-inventory -i {path}: {said[-1] if said else done.returncode}")
+        raise InventoryError(f"ansible-inventory -i {path}: {said[-1] if said else done.returncode}")
     data = json.loads(done.stdout)
     if not isinstance(data, dict):
         return None
@@ -76,7 +81,7 @@ def _by_files(path: Path, name: str) -> dict[str, Any] | None:
     Raises UnreachableError for a template in what ssh needs: only Ansible can fill it in.
     """
     hosts = path / "hosts.yml" if path.is_dir() else path
-    tree = _yaml(hosts, hosts.read_text(encoding="utf-8")) or {}
+    tree = _yaml(hosts, _text(hosts)) or {}
     folder = path if path.is_dir() else path.parent
     chain: list[tuple[str, dict[str, Any]]] = []
 
@@ -108,11 +113,19 @@ def _files(folder: Path, name: str) -> dict[str, Any]:
     variables: dict[str, Any] = {}
     places = [folder / f"{name}.yml", *sorted((folder / name).glob("*.yml"))]
     for place in places:
-        text = place.read_text(encoding="utf-8") if place.is_file() else ""
+        text = _text(place) if place.is_file() else ""
         if text and not text.startswith("$ANSIBLE_VAULT"):
             data = _yaml(place, text)
             variables.update(data if isinstance(data, dict) else {})
     return variables
+
+
+def _text(place: Path) -> str:
+    try:
+        return place.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = "it is no UTF-8 text" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise InventoryError(f"{place} cannot be read: {why}") from None
 
 
 def _yaml(place: Path, text: str) -> Any:

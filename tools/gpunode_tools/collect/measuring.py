@@ -8,6 +8,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from gpunode_tools.collect.errors import UnreachableError
 from gpunode_tools.collect.node import BUSY_MIB, as_snapshot_keys
 from gpunode_tools.probe import Options, command, measure
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 
 SERVICE_TIMEOUT_S: Final = 300.0
 """Stopping a server that frees hundreds of gigabytes takes minutes at worst."""
+GUARD_LIMIT_S: Final = 1800
+"""Longer than any honest measurement: after that the guard takes this program, or the way to it, for gone."""
+GUARD: Final = """\
+trap '' HUP INT TERM PIPE
+echo armed
+timeout -s KILL {limit} sh -c 'read -r word' || "$@"
+"""
+"""Starts the server when its standard input ends without a word: however this program ends, SIGKILL and a lost connection included."""
+GUARD_START_S: Final = 20.0
 
 
 def measure_node(machine: Machine, data: dict[str, Any], options: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
@@ -71,6 +81,21 @@ def stopped_server(machine: Machine, container: int | None, unit: str, say: Call
         yield
         return
 
+    start = [*prefix, "systemctl", "start", "--no-block", unit]
+    try:
+        guard = machine.session(["sh", "-c", GUARD.format(limit=GUARD_LIMIT_S), "gpunode-guard", *start])
+    except OSError as failed:
+        raise UnreachableError(f"{unit} was not stopped: {failed}") from None
+    try:
+        armed = guard.readline(GUARD_START_S)
+    except TimeoutError:
+        armed = b""
+    if armed != b"armed\n":
+        _, said = guard.close()
+        raise UnreachableError(
+            f"{unit} was not stopped: what would start it again does not run on {machine.name}: {said or 'no word from it'}"
+        )
+
     def interrupt(number: int, frame: object) -> None:
         del frame
         raise KeyboardInterrupt(signal.Signals(number).name)
@@ -83,7 +108,9 @@ def stopped_server(machine: Machine, container: int | None, unit: str, say: Call
             say(f"verify-p2p: {unit} could not be stopped: {error.strip()}")
         yield
     finally:
-        code, _, error = machine.run([*prefix, "systemctl", "start", "--no-block", unit], timeout=60)
+        code, _, error = machine.run(start, timeout=60)
+        guard.send(b"started\n" if code == 0 else b"")  # without a word it tries as well
+        guard.close()
         for number, handler in before.items():
             signal.signal(number, handler)
         if code != 0:

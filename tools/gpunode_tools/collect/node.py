@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from gpunode_tools.collect.errors import UnreachableError
+from gpunode_tools.collect.errors import InputError, UnreachableError
 from gpunode_tools.collect.machines import gpu_containers, read_container, read_machine, running_containers
 
 if TYPE_CHECKING:
@@ -99,9 +99,7 @@ def measured_from(text: str) -> dict[str, Any]:
         try:
             return measured_by_others(text)
         except NotUnderstoodError as error:
-            raise UnreachableError(
-                f"the measurement is no result of the probe, of nvbandwidth or of p2pBandwidthLatencyTest: {error}"
-            ) from None
+            raise InputError(f"the measurement is no result of the probe, of nvbandwidth or of p2pBandwidthLatencyTest: {error}") from None
     return as_snapshot_keys(result.finish("the measurement ended early", 0.0))
 
 

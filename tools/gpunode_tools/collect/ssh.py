@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import paramiko
 
-from gpunode_tools.collect.errors import UnreachableError
+from gpunode_tools.collect.errors import InputError, UnreachableError
+from gpunode_tools.collect.ssh_errors import load_known_hosts, usable_identities, why_no_connection, why_no_key
 
 if TYPE_CHECKING:
     from gpunode_tools.probe import Session
@@ -45,9 +46,15 @@ class SshMachine:
         self.target = target
         self._hops: list[paramiko.SSHClient] = []
         self.config = paramiko.SSHConfig()
-        if (path := Path(target.options.get("configfile", config_path)).expanduser()).exists():
+        path = Path(target.options.get("configfile", config_path)).expanduser()
+        try:
             with path.open(encoding="utf-8") as stream:
                 self.config.parse(stream)
+        except FileNotFoundError:
+            pass
+        except (OSError, UnicodeDecodeError, paramiko.ConfigParseError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise InputError(f"ssh's configuration {path} cannot be read: {why}") from None
         self.client = self._connect(target, None)
 
     def _settings(self, target: Target) -> dict[str, Any]:
@@ -62,24 +69,24 @@ class SshMachine:
         user = target.user or settings.get("user") or getpass.getuser()
         client = paramiko.SSHClient()
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        client.load_system_host_keys()
-        for path in str(settings.get("userknownhostsfile", "")).split():
-            if (known := Path(path).expanduser()).exists():
-                client.load_host_keys(str(known))
+        load_known_hosts(client, str(settings.get("userknownhostsfile", "")).split())
         sock: Any = below
         if sock is None and (jump := str(settings.get("proxyjump", "none"))) != "none":
             sock = self._jump(jump, host, port)
         elif sock is None and (proxy := str(settings.get("proxycommand", "none"))) != "none":
             for token, value in (("%h", host), ("%p", str(port)), ("%r", user), ("%n", target.address)):
                 proxy = proxy.replace(token, value)
-            sock = paramiko.ProxyCommand(proxy)
-        identities = target.identities or [str(Path(path).expanduser()) for path in _listed(settings.get("identityfile"))]
+            try:
+                sock = paramiko.ProxyCommand(proxy)
+            except OSError as error:
+                raise InputError(f"ProxyCommand `{proxy}` of ssh's configuration does not run: {error.strerror}") from None
+        identities = usable_identities(target.identities, [str(Path(path).expanduser()) for path in _listed(settings.get("identityfile"))])
         try:
             client.connect(
                 host,
                 port,
                 user,
-                key_filename=[path for path in identities if Path(path).exists()] or None,  # type: ignore[arg-type]  # a list is documented
+                key_filename=identities or None,  # type: ignore[arg-type]  # a list is documented
                 timeout=CONNECT_TIMEOUT_S,
                 banner_timeout=CONNECT_TIMEOUT_S,
                 auth_timeout=CONNECT_TIMEOUT_S,
@@ -97,13 +104,18 @@ class SshMachine:
                 words = f"{error}; add it to known_hosts after comparing it: ssh {user}@{host}"
             elif isinstance(error, paramiko.AuthenticationException) or "encountered" in str(error) or "key file" in str(error):
                 # paramiko tells of the last file that it could not read as another kind of key, not of what failed
-                words = f"no key was accepted (tried: {', '.join(identities) or 'the agent and ~/.ssh'})"
+                words = why_no_key(identities)
             else:
                 words = str(error)
             raise UnreachableError(f"ssh {user}@{host}:{port}: {words}") from None
+        except UnicodeDecodeError:
+            client.close()
+            raise InputError(
+                f"one of these is no private key: {', '.join(identities)} (head -1 FILE: -----BEGIN ... PRIVATE KEY-----)"
+            ) from None
         except (OSError, EOFError) as error:
             client.close()
-            raise UnreachableError(f"ssh {user}@{host}:{port}: {error or 'the connection was closed'}") from None
+            raise UnreachableError(f"ssh {user}@{host}:{port}: {why_no_connection(error, host, port)}") from None
         transport = client.get_transport()
         if transport is not None:
             transport.set_keepalive(KEEPALIVE_S)
@@ -120,7 +132,10 @@ class SshMachine:
             transport = client.get_transport()
             assert transport is not None  # noqa: S101 - it has just connected
             following = (host, port) if position == len(hops) - 1 else _place(hops[position + 1])
-            channel = transport.open_channel("direct-tcpip", following, ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT_S)
+            try:
+                channel = transport.open_channel("direct-tcpip", following, ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT_S)
+            except (paramiko.SSHException, OSError) as error:
+                raise UnreachableError(f"the jump host {hop} does not reach {following[0]}:{following[1]}: {error}") from None
         assert channel is not None  # noqa: S101 - there is at least one hop
         return channel
 
@@ -167,7 +182,10 @@ class SshMachine:
     def session(self, argv: list[str]) -> Session:
         from gpunode_tools.probe import ChannelSession
 
-        return ChannelSession(self._channel(argv))
+        try:
+            return ChannelSession(self._channel(argv))
+        except paramiko.SSHException as error:
+            raise OSError(f"ssh to {self.name}: {error}") from None
 
     def close(self) -> None:
         for client in reversed(self._hops):

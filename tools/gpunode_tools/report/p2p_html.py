@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any, Final
 
-from gpunode_tools.report.p2p_text import WORDS, best_by_path, heat_level, light_words
+from gpunode_tools.report.p2p_text import baseline_gaps, best_by_path, gpu_words, heat_level, light_words, not_known, verdict_words
 from gpunode_tools.report.page import card, finding, heat, page, simulated_notice, table, verdict_line
 from gpunode_tools.report.topology_svg import draw
 
@@ -23,7 +23,10 @@ def render(result: dict[str, Any]) -> str:
     """Return the page of a result (schema gpunode.p2p/1)."""
     host = result.get("host") or "node"
     verdict = result["verdict"]
-    body = [verdict_line(f"GPU peer-to-peer on {host}", verdict, WORDS[verdict]), f'<p class="soft">{escape(_summary(result))}</p>']
+    body = [
+        verdict_line(f"GPU peer-to-peer on {host}", verdict, verdict_words(result) + not_known(result)),
+        f'<p class="soft">{escape(_summary(result))}</p>',
+    ]
     if result["simulated"]:
         body.append(simulated_notice())
     body += _changed(result)
@@ -41,9 +44,8 @@ def render(result: dict[str, Any]) -> str:
 
 
 def _summary(result: dict[str, Any]) -> str:
-    names = sorted({gpu["name"] for gpu in result["gpus"] if "name" in gpu})
     environment = result.get("environment", {})
-    told = [f"{len(result['gpus'])} × {names[0]}" if len(names) == 1 else f"{len(result['gpus'])} GPUs"]
+    told = [gpu_words(result, "×") or "no GPU known"]
     told += [f"driver {environment['driver']}"] if "driver" in environment else []
     told += [f"kernel {environment['kernel']}"] if "kernel" in environment else []
     pairs = result["pairs"]
@@ -58,10 +60,12 @@ def _changed(result: dict[str, Any]) -> list[str]:
     baseline = result.get("baseline")
     if not baseline:
         return []
+    gaps = [f'<p class="soft">{escape(words[0].upper() + words[1:])}.</p>' for words in baseline_gaps(baseline)]
     if not baseline["changed"]:
-        return [card("Baseline", f"<p>Of {escape(str(baseline['saved_at']))}; no version or setting that it keeps has changed since.</p>")]
+        same = f"<p>Of {escape(str(baseline['saved_at']))}; no version or setting that it keeps has changed since.</p>"
+        return [card("Baseline", same, *gaps)]
     rows = [(change["what"], change["before"], change["after"]) for change in baseline["changed"]]
-    return [card(f"Changed since the baseline of {baseline['saved_at']}", table(("What", "Before", "Now"), rows))]
+    return [card(f"Changed since the baseline of {baseline['saved_at']}", table(("What", "Before", "Now"), rows), *gaps)]
 
 
 def _heat_maps(result: dict[str, Any]) -> list[str]:

@@ -29,9 +29,12 @@ def junit(result: dict[str, Any]) -> str:
             cases.append(Case(name, kinds.get(finding["severity"], "passed"), finding["summary"], text))
     for pair in result["pairs"]:
         status = {"ok": "passed", "skipped": SKIPPED}.get(pair["status"], FAILURE)
-        cases.append(Case(f"pair GPU{pair['src']}->GPU{pair['dst']}", status, pair["status"], str(pair.get("reason") or "")))
+        name, seconds = f"pair GPU{pair['src']}->GPU{pair['dst']}", (pair.get("elapsed_ms") or 0.0) / 1000
+        cases.append(Case(name, status, pair["status"], str(pair.get("reason") or ""), seconds))
     whole = {"fail": FAILURE, "unknown": ERROR}.get(result["verdict"], "passed")
-    cases.append(Case("verdict", whole, result["verdict"], "could not tell what was asked" if whole == ERROR else ""))
+    elapsed = (result.get("measurement") or {}).get("elapsed_s")
+    rest = (elapsed if isinstance(elapsed, int | float) else 0.0) - sum(case.seconds for case in cases)
+    cases.append(Case("verdict", whole, result["verdict"], "could not tell what was asked" if whole == ERROR else "", max(rest, 0.0)))
     suite = f"verify-p2p {result.get('host') or 'node'}" + (" (simulated)" if result["simulated"] else "")
     return render_junit(suite, cases, result.get("collected_at"))
 
@@ -70,7 +73,9 @@ def prometheus(result: dict[str, Any], check: str) -> str:
         counts[finding["id"], finding["severity"]] = counts.get((finding["id"], finding["severity"]), 0) + 1
     for (name, severity), count in sorted(counts.items()):
         metrics.gauge("gpunode_p2p_finding", "Findings of the last check by id.", count, {**base, "id": name, "severity": severity})
+    answering = sum(1 for gpu in result["gpus"] if gpu.get("answers", True))
     metrics.gauge("gpunode_gpus", "GPUs that were found.", len(result["gpus"]), base)
+    metrics.gauge("gpunode_gpus_answering", "GPUs that were found and answer.", answering, base)
     for pair in result["pairs"]:
         labels = {**base, "src": str(pair["src"]), "dst": str(pair["dst"]), "path": pair.get("path") or ""}
         metrics.gauge("gpunode_p2p_pair_ok", "1 when data arrived whole.", pair["status"] == "ok", labels)

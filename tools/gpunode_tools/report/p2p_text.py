@@ -23,7 +23,8 @@ def render(result: dict[str, Any], *, colour: bool) -> str:
     paint = Paint(on=colour)
     host = result.get("host") or "node"
     verdict = result["verdict"]
-    lines = [f"{paint(host, 'bold')}: {paint(verdict.upper(), 'bold', VERDICT_STYLES[verdict])} ({WORDS[verdict]})" + _summary(result)]
+    head = paint(verdict.upper(), "bold", VERDICT_STYLES[verdict])
+    lines = [f"{paint(host, 'bold')}: {head}{not_known(result)} ({verdict_words(result)})" + _summary(result)]
     if result["simulated"]:
         lines.append(paint("SIMULATED: made by the lab's stand-ins, says nothing about hardware", "bold", "magenta"))
     lines += _baseline(result, paint)
@@ -33,11 +34,31 @@ def render(result: dict[str, Any], *, colour: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _summary(result: dict[str, Any]) -> str:
-    environment = result.get("environment", {})
+def not_known(result: dict[str, Any]) -> str:
+    """', 3 not known' beside a verdict where things could not be read; '' where all was."""
+    count = sum(1 for finding in result["findings"] if finding["severity"] == "unknown")
+    return f", {count} not known" if count else ""
+
+
+def verdict_words(result: dict[str, Any]) -> str:
+    """The verdict in words."""
+    if result["verdict"] == "pass" and not_known(result):
+        return "healthy in all that was read"
+    return WORDS[result["verdict"]]
+
+
+def gpu_words(result: dict[str, Any], times: str = "x") -> str:
+    """How many GPUs of which name there are, and how many of them answer; '' where none is known."""
     gpus = result["gpus"]
     names = sorted({gpu["name"] for gpu in gpus if "name" in gpu})
-    told = [f"{len(gpus)} x {names[0]}" if len(names) == 1 else f"{len(gpus)} GPUs"] if gpus else []
+    there = f"{len(gpus)} {times} {names[0]}" if len(names) == 1 else f"{len(gpus)} GPUs"
+    answering = sum(1 for gpu in gpus if gpu.get("answers", True))
+    return "" if not gpus else there if answering == len(gpus) else f"{there}, {answering} of them answer{'s' if answering == 1 else ''}"
+
+
+def _summary(result: dict[str, Any]) -> str:
+    environment = result.get("environment", {})
+    told = [words] if (words := gpu_words(result)) else []
     told += [f"driver {environment['driver']}"] if "driver" in environment else []
     told += [f"kernel {environment['kernel']}"] if "kernel" in environment else []
     pairs = result["pairs"]
@@ -59,7 +80,17 @@ def _baseline(result: dict[str, Any], paint: Paint) -> list[str]:
         return []
     lines = [f"  baseline of {baseline['saved_at']}" + ("" if baseline["changed"] else ": no version or setting that it keeps has changed")]
     word = paint("changed", "bold", "yellow")
-    return lines + [f"  {word} {change['what']}: {change['before']} -> {change['after']}" for change in baseline["changed"]]
+    lines += [f"  {word} {change['what']}: {change['before']} -> {change['after']}" for change in baseline["changed"]]
+    for words in baseline_gaps(baseline):
+        lines += wrapped(words, 2)
+    return lines
+
+
+def baseline_gaps(baseline: dict[str, Any]) -> list[str]:
+    """What was not compared with the baseline because one of the two does not know it."""
+    gaps = [f"not kept in that baseline, so not compared: {', '.join(baseline['not_kept'])}"] if baseline.get("not_kept") else []
+    gaps += [f"kept there, not readable now: {', '.join(baseline['not_read'])}"] if baseline.get("not_read") else []
+    return gaps
 
 
 def _finding(finding: dict[str, Any], paint: Paint) -> list[str]:

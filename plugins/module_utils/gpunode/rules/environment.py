@@ -135,9 +135,9 @@ def _link_max(state: State, bdf: str, path: list[str]) -> str | None:
 
 
 def changes(before: Mapping[str, Any], after: Mapping[str, str]) -> list[dict[str, str]]:
-    """What can explain a change: [{"what", "before", "after"}], in the order in which it usually does; what either does not know is left out.
+    """What can explain a change: [{"what", "before", "after"}], in the order in which it usually does.
 
-    ``before`` and ``after``: environments, the baseline's and the one now.
+    What either does not know is left out. ``before`` and ``after``: environments, the baseline's and the one now.
     """
     found = []
     for key, what in ENVIRONMENT:

@@ -118,8 +118,9 @@ def _acs(state: State, failing: bool, good: bool) -> Iterator[Finding]:
         if bridges
         else "pairs under one switch share one direction's bandwidth, as with ACS redirection",
         "; ".join(evidence),
-        "systemctl restart gpunode-acs.service (it clears the bits at every boot; systemctl status tells why they came back; where the unit is "
-        "missing: site.yml --tags pve_host), or by hand setpci -s BRIDGE ECAP_ACS+6.w=0 on each; ACS off in the BIOS; no pcie_acs_override",
+        "systemctl restart gpunode-acs.service (it clears the bits at every boot; systemctl status tells why they came back; "
+        "where the unit is missing: site.yml --tags pve_host), or by hand setpci -s BRIDGE ECAP_ACS+6.w=0 on each; "
+        "ACS off in the BIOS; no pcie_acs_override",
         "NVIDIA/nccl#2079; NCCL user guide, 'PCI Access Control Services'",
     )
 

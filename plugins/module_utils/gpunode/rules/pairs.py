@@ -137,12 +137,11 @@ def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Findin
             "local-inference-lab/rtx6kpro, pcie-oneshot-allreduce",
         ),
     ]
-    for finding_id, bad, what, remedy, source in kinds:
-        if finding_id == "p2p-error":
-            gone = _with_lost(state, bad)
-            if gone:
-                yield _lost(state, gone, pairs)
-                bad = [pair for pair in bad if pair not in gone]
+    if gone := _with_lost(state, pairs):
+        yield _lost(state, gone, pairs)
+    stuck = stuck_workers(state)
+    for finding_id, found, what, remedy, source in kinds:
+        bad = [pair for pair in found if pair not in gone]
         if not bad:
             continue
         if finding_id == "p2p-no-access":
@@ -150,24 +149,22 @@ def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Findin
             continue
         subject, meaning, names = _grouped(state, bad, pairs)
         told = "; ".join(_latency(pair) for pair in bad[:4]) if finding_id == "p2p-staged" else _reasons(bad)
-        if finding_id == "p2p-hang" and (stuck := stuck_workers(state)):
-            remedy = f"reboot the node first: {'; '.join(stuck)}. Then {remedy}"
         yield Finding(
             finding_id,
             ERROR,
             subject,
             f"{what}: {meaning}",
             "; ".join(part for part in (names, told, suspects) if part),
-            remedy,
+            f"reboot the node first: {'; '.join(stuck)}. Then {remedy}" if finding_id == "p2p-hang" and stuck else remedy,
             source,
         )
 
 
-def _with_lost(state: State, failed: list[Pair]) -> list[Pair]:
-    """Failed pairs of which one GPU does not answer any more."""
+def _with_lost(state: State, pairs: Sequence[Pair]) -> list[Pair]:
+    """Pairs that ended with an error and of which one GPU does not answer any more."""
     lost = lost_gpus(state)
     numbers = {gpu.index for gpu in state.gpus if gpu.bdf in lost and gpu.index is not None}
-    return [pair for pair in failed if numbers & {pair.src, pair.dst}]
+    return [pair for pair in pairs if pair.status == "error" and numbers & {pair.src, pair.dst}]
 
 
 def _lost(state: State, bad: list[Pair], pairs: Sequence[Pair]) -> Finding:

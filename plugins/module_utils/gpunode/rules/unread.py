@@ -33,8 +33,8 @@ _COMMANDS: Final = (
 
 
 _HANGS: Final = (
-    "nvidia-smi hangs in the driver: dmesg | grep -E 'NVRM|Xid' tells on which GPU, ps -eo pid,stat,wchan:30,args | grep ' D' who waits with "
-    "it; a process that SIGKILL does not end is gone only after a reboot"
+    "nvidia-smi hangs in the driver: dmesg | grep -E 'NVRM|Xid' tells on which GPU, ps -eo pid,stat,wchan:30,args | grep ' D' who waits "
+    "with it; a process that SIGKILL does not end is gone only after a reboot"
 )
 
 
