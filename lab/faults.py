@@ -1,7 +1,8 @@
 """Faults inside a node: what `python -m lab fault NODE NAME` runs there. Each part registers its own in ``lab/<part>/faults.py``.
 
 A part's ``FAULTS`` maps names to callables that take the command line's words; the first line of a docstring says what happens. ``clear()``
-takes the part's faults back. What was set is remembered on the node's disk, for `python -m lab status`.
+takes the part's faults back, and may return what stays until a boot, in words. What was set is remembered on the node's disk, for
+`python -m lab status`; what stays, until that boot.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 ACTIVE = Path("/var/lib/lab/faults.json")
+LEFT = Path("/run/lab/faults-left.json")
 _ROOT = Path(__file__).resolve().parent
 
 
@@ -58,11 +60,20 @@ def apply(name: str, words: list[str]) -> int:
 
 
 def clear() -> int:
-    """Take back every fault of every part."""
+    """Take back every fault of every part, and say what of it a boot takes back only."""
+    left = left_over()
     for module in modules():
-        module.clear()
+        left += [words for words in module.clear() or () if words not in left]
     ACTIVE.unlink(missing_ok=True)
+    LEFT.parent.mkdir(parents=True, exist_ok=True)
+    LEFT.write_text(json.dumps(left), encoding="utf-8")
+    print("\n".join(f"cleared, but {words}" for words in left) or "cleared")
     return 0
+
+
+def left_over() -> list[str]:
+    """What the last clearing left until the next boot."""
+    return list(json.loads(LEFT.read_text(encoding="utf-8"))) if LEFT.is_file() else []
 
 
 def main(words: list[str]) -> int:
@@ -71,7 +82,7 @@ def main(words: list[str]) -> int:
     if verb == "list":
         print(json.dumps(listing()))
     elif verb == "active":
-        print("\n".join(active()))
+        print("\n".join([*active(), *(f"cleared, but {words}" for words in left_over())]))
     elif verb == "clear":
         return clear()
     elif verb == "remember":

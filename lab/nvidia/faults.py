@@ -106,10 +106,12 @@ def hmm_on(_words: list[str]) -> str:
     place = paths.ROOT / _HMM_FILE
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("options nvidia_uvm uvm_disable_hmm=0\n")
-    _remember("hmm-on", True)
     with state.change() as now:
+        params = now["loaded"].get("nvidia_uvm", {}).get("params", {})
+        if not state.faults().get("hmm-on"):
+            _remember("hmm-on", {"before": params.get("uvm_disable_hmm")})
         if "nvidia_uvm" in now["loaded"]:
-            now["loaded"]["nvidia_uvm"]["params"]["uvm_disable_hmm"] = "0"
+            params["uvm_disable_hmm"] = "0"
         kernel.render(now)
     return f"/{_HMM_FILE} switches HMM on"
 
@@ -136,10 +138,10 @@ def driver_mismatch(words: list[str]) -> str:
     version = words[1] if len(words) > 1 else "590.48.01"
     names = ("nvidia-driver-cuda", "libcuda1", "libnvidia-ml1", "libnvidia-ptxjitcompiler1", "libnvidia-nvvm4", "libcudadebugger1")
     command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages"]
-    subprocess.run(
-        ["pct", "exec", words[0], "--", "env", "DEBIAN_FRONTEND=noninteractive", *command, *(f"{name}={version}-1" for name in names)],
-        check=True,
-    )
+    enter = ["pct", "exec", words[0], "--", "env", "DEBIAN_FRONTEND=noninteractive"]
+    subprocess.run([*enter, "apt-get", "update", "-qq"], check=True)  # lists of another day name packages that are not there any more
+    subprocess.run([*enter, *command, *(f"{name}={version}-1" for name in names)], check=True)
+    _remember("driver-mismatch", state.faults().get("driver-mismatch", {}) | {words[0]: version})
     return f"container {words[0]} has driver libraries {version}"
 
 
@@ -156,6 +158,11 @@ def driver_runfile(_words: list[str]) -> str:
     return "a .run driver was here"
 
 
+def _acs(gpu: dict[str, Any]) -> int:
+    """The ACS control word in the port above a GPU, as firmware, kernel or an administrator left it."""
+    return int.from_bytes((pci.folder(gpu, "port") / "config").read_bytes()[config_space.ACS_OFFSET + 6 :][:2], "little")
+
+
 def _link(name: str, key: str, words: list[str], allowed: range) -> str:
     slot = _slot(words)
     if len(words) < 2 or not words[1].isdigit() or int(words[1]) not in allowed:
@@ -164,8 +171,7 @@ def _link(name: str, key: str, words: list[str], allowed: range) -> str:
     with state.change() as now:
         gpu = _gpu(now, slot)
         gpu[key] = int(words[1])
-        acs = int.from_bytes((pci.folder(gpu, "port") / "config").read_bytes()[config_space.ACS_OFFSET + 6 :][:2], "little")
-        pci.configure(gpu, acs)
+        pci.configure(gpu, _acs(gpu))
         kernel.render(now)
     return f"GPU {slot} ({gpu['bdf']}) runs {pci.speed(gpu['gen'])} x{gpu['width']}"
 
@@ -206,8 +212,9 @@ def rebar_small(words: list[str]) -> str:
 
 def acs_on(_words: list[str]) -> str:
     """ACS redirection is on at every root port, now and after each boot."""
-    _remember("acs-on", True)
     with state.change() as now:
+        if not state.faults().get("acs-on"):
+            _remember("acs-on", {str(gpu["slot"]): _acs(gpu) for gpu in now["gpus"]})
         now["acs"] = config_space.ACS_REDIRECT
         for gpu in now["gpus"]:
             pci.configure(gpu, config_space.ACS_REDIRECT)
@@ -241,6 +248,7 @@ def xid(words: list[str]) -> str:
     code = words[1] if len(words) > 1 else "13"
     gpu = _gpu(state.read(), slot)
     kmsg.log(f"NVRM: Xid (PCI:{gpu['bdf'][:-2]}): {code}, pid='<unknown>', name=<unknown>, simulated by the lab", level=kmsg.ERROR)
+    _remember("xid", True)
     return f"Xid {code} logged for GPU {slot}"
 
 
@@ -276,8 +284,26 @@ def cuda_init(words: list[str]) -> str:
     return f"cuInit answers {words[0] if words else 999}"
 
 
-def clear() -> None:
-    """Undo all; what real hardware needs a boot for (a GPU back on the bus, a translating IOMMU, nouveau) the next boot undoes."""
+def _remaining(kept: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What clearing does not undo, as on real hardware, and what does."""
+    boot_wait = "until the next boot: "
+    present = {gpu["slot"]: gpu for gpu in now["gpus"]}
+    gone = [slot for slot in kept.get("gpu-off-bus", []) if slot not in present or present[slot].get("lost")]
+    small = [gpu["slot"] for gpu in now["gpus"] if gpu["bar1_mib"] < model.BAR1_MIB]
+    taken = [gpu["slot"] for gpu in now["gpus"] if gpu["driver"] == "nouveau"]
+    logged = [name for name in ("gpu-off-bus", "pcie-errors", "xid") if name in kept]
+    left = [f"{boot_wait}GPU {slot} stays off the bus" for slot in gone]
+    left += [f"{boot_wait}BAR1 of GPU {slot} stays small" for slot in small]
+    left += [f"{boot_wait}nouveau keeps GPU {slot}" for slot in taken]
+    left += [f"{boot_wait}the IOMMU translates"] if kept.get("iommu") and now["iommu"] == "on" else []
+    left += [f"{boot_wait}the kernel log keeps its lines of {', '.join(logged)}"] if logged else []
+    for vmid, version in kept.get("driver-mismatch", {}).items():
+        left.append(f"until site.yml --tags cuda_userspace: container {vmid} has driver libraries {version}")
+    return left
+
+
+def clear() -> list[str]:
+    """Undo all that can be undone now, and return what the next boot or a run of the play undoes, in words."""
     kept = state.faults()
     state.save_faults({})
     _DKMS_FILE.unlink(missing_ok=True)
@@ -290,9 +316,18 @@ def clear() -> None:
             gpu.update(gen=model.MAX_GEN, width=model.MAX_WIDTH, aer_correctable=0, replays=0)
             if gpu["slot"] in kept.get("gpu-vfio", []) and gpu["driver"] == "vfio-pci":
                 kernel.bind(now, gpu)
-            if kept.get("acs-on") or str(gpu["slot"]) in kept.get("link-width", {}) | kept.get("link-speed", {}):
-                pci.configure(gpu, boot.acs_word(now["iommu"]))
+            before = kept.get("acs-on") or {}
+            if before or str(gpu["slot"]) in kept.get("link-width", {}) | kept.get("link-speed", {}):
+                pci.configure(gpu, before.get(str(gpu["slot"]), _acs(gpu)))
+        if kept.get("acs-on"):
+            now["acs"] = boot.acs_word(now["iommu"])
+        uvm = now["loaded"].get("nvidia_uvm")
+        if uvm and kept.get("hmm-on"):
+            uvm["params"].pop("uvm_disable_hmm", None)
+            if (value := kept["hmm-on"]["before"]) is not None:
+                uvm["params"]["uvm_disable_hmm"] = value
         kernel.render(now)
+        return _remaining(kept, now)
 
 
 def _of_words(fault: Callable[[list[str]], object]) -> Callable[..., object]:

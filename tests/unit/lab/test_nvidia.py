@@ -395,6 +395,76 @@ def test_link_faults_show_in_sysfs_and_configuration_space(ready):
         faults.link_width(["9", "8"])
 
 
+def acs_words(world):
+    place = world.root / "run/lab/nvidia/sys/devices-pci"
+    return {int.from_bytes((path / "config").read_bytes()[0x2A6:0x2A8], "little") for path in place.glob("pci*/0000:*:01.1")}
+
+
+def test_clearing_gives_back_what_an_administrator_had_set(ready):
+    faults, state = ready.module("faults"), ready.module("state")
+    for path in (ready.root / "run/lab/nvidia/sys/devices-pci").glob("pci*/0000:*:01.1/config"):
+        data = bytearray(path.read_bytes())
+        data[0x2A6:0x2A8] = b"\0\0"  # as gpunode-acs.service leaves it
+        path.write_bytes(data)
+    for _ in range(2):
+        faults.acs_on([])
+        faults.hmm_on([])
+    assert acs_words(ready) == {0x1D}
+    faults.link_width(["1", "8"])
+    assert faults.clear() == []
+    assert acs_words(ready) == {0}
+    assert state.read()["loaded"]["nvidia_uvm"]["params"].get("uvm_disable_hmm") != "0"
+    faults.link_width(["1", "8"])
+    faults.clear()
+    assert acs_words(ready) == {0}
+
+
+def test_clearing_says_what_stays_until_a_boot(ready, monkeypatch):
+    faults, state = ready.module("faults"), ready.module("state")
+    monkeypatch.setattr(faults.subprocess, "run", lambda argv, **_: ran.append(argv))
+    ran = []
+    faults.driver_mismatch(["101", "590.48.01"])
+    assert [argv[argv.index("apt-get") + 1] for argv in ran] == ["update", "install"], "lists of another day"
+    faults.gpu_off_bus(["5"])
+    faults.xid(["1", "79"])
+    faults.rebar_small(["2"])
+    faults.iommu_translated([])
+    with state.change() as now:
+        now["iommu"] = "on"
+        now["gpus"][2]["bar1_mib"] = 256
+        now["gpus"][3]["driver"] = "nouveau"
+    assert faults.clear() == [
+        "until the next boot: GPU 5 stays off the bus",
+        "until the next boot: BAR1 of GPU 2 stays small",
+        "until the next boot: nouveau keeps GPU 3",
+        "until the next boot: the IOMMU translates",
+        "until the next boot: the kernel log keeps its lines of gpu-off-bus, xid",
+        "until site.yml --tags cuda_userspace: container 101 has driver libraries 590.48.01",
+    ]
+    assert faults.clear() == ["until the next boot: BAR1 of GPU 2 stays small", "until the next boot: nouveau keeps GPU 3"]
+
+
+def test_status_knows_what_the_last_clearing_left(tmp_path, monkeypatch, capsys):
+    from lab import faults
+
+    monkeypatch.setattr(faults, "ACTIVE", tmp_path / "var/faults.json")
+    monkeypatch.setattr(faults, "LEFT", tmp_path / "run/left.json")
+
+    class Part:
+        said: tuple[str, ...] | None = ("until the next boot: GPU 5 stays off the bus",)
+
+        @classmethod
+        def clear(cls):
+            return cls.said
+
+    monkeypatch.setattr(faults, "modules", lambda: [Part])
+    assert faults.main(["clear"]) == 0
+    Part.said = None
+    faults.main(["clear"])
+    faults.main(["active"])
+    assert capsys.readouterr().out.splitlines() == ["cleared, but until the next boot: GPU 5 stays off the bus"] * 3
+
+
 def test_every_fault_says_what_it_does(nvidia):
     faults = nvidia.module("faults")
     for name, fault in faults.FAULTS.items():
