@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 ACTIVE = Path("/var/lib/lab/faults.json")
 LEFT = Path("/run/lab/faults-left.json")
+UNTIL_BOOT = "until the next boot"
 _ROOT = Path(__file__).resolve().parent
 
 
@@ -66,7 +67,7 @@ def clear() -> int:
         left += [words for words in module.clear() or () if words not in left]
     ACTIVE.unlink(missing_ok=True)
     LEFT.parent.mkdir(parents=True, exist_ok=True)
-    LEFT.write_text(json.dumps(left), encoding="utf-8")
+    LEFT.write_text(json.dumps([words for words in left if words.startswith(UNTIL_BOOT)]), encoding="utf-8")
     print("\n".join(f"cleared, but {words}" for words in left) or "cleared")
     return 0
 

@@ -140,7 +140,8 @@ def judge(snapshot: Snapshot, options: Options | None = None, baseline: Mapping[
     findings += pairs
     findings += _without_doubles(compared, pairs)
     findings += check_flags(state)
-    findings += check_isolation(state, harm, good(state.pairs))
+    acs_was_off = baseline is not None and baseline["environment"].get("acs") == "off"
+    findings += check_isolation(state, harm, good(state.pairs), was_off=acs_was_off)
     findings += check_pcie(state, harm, known)
     findings += check_unread(state)
     findings += check_known(state, findings)

@@ -271,5 +271,6 @@ def _container(state: State) -> Iterator[Finding]:
         part.name,
         f"the driver libraries in {part.name} are not of the host's version {running or '(unknown)'}",
         "; ".join(told),
-        f"install exactly {running or 'the host version'} in the container, without kernel modules, and pin it",
+        f"install exactly {running or 'the host version'} in the container, without kernel modules, and pin it "
+        "(site.yml --tags cuda_userspace does)",
     )

@@ -19,10 +19,13 @@ ACS_RATIO: Final = 1.3
 """Bidirectional over unidirectional below which a pair under one switch is redirected: measured 1.0 with, 1.9 without redirection."""
 
 
-def check_isolation(state: State, pairs_failing: bool, pairs_good: bool) -> Iterator[Finding]:
-    """Yield findings about IOMMU and ACS. ``pairs_failing`` and ``pairs_good``: what the measurement says weighs them."""
+def check_isolation(state: State, pairs_failing: bool, pairs_good: bool, *, was_off: bool = False) -> Iterator[Finding]:
+    """Yield findings about IOMMU and ACS.
+
+    ``pairs_failing`` and ``pairs_good``: what the measurement says weighs them. ``was_off``: the baseline had no redirection.
+    """
     yield from _iommu(state, pairs_failing)
-    yield from _acs(state, pairs_failing, pairs_good)
+    yield from _acs(state, pairs_failing, pairs_good and not was_off, was_off)
 
 
 def iommu_type(state: State, bdf: str) -> str | None:
@@ -89,7 +92,7 @@ def halved_pairs(state: State) -> list[str]:
     ]
 
 
-def _acs(state: State, failing: bool, good: bool) -> Iterator[Finding]:
+def _acs(state: State, failing: bool, good: bool, was_off: bool) -> Iterator[Finding]:
     bridges = redirecting_bridges(state)
     halved = halved_pairs(state)
     log = state.kernel_log
@@ -109,6 +112,7 @@ def _acs(state: State, failing: bool, good: bool) -> Iterator[Finding]:
         ["both directions at once: " + ", ".join(halved)] if halved else []
     )
     evidence += ["kernel log: pcie_acs_override is active"] if override else []
+    evidence += ["off in the baseline"] if was_off else []
     count = len(bridges)
     yield Finding(
         "acs-redirect",

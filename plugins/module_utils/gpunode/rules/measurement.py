@@ -18,6 +18,20 @@ PEER_SHARE: Final = 0.75
 """Equal GPUs copy from and to the host within a few per cent; half a link gives 0.5, the far socket 0.9."""
 
 
+_CUDA_REMEDY: Final = (
+    "HMM off (uvm_disable_hmm=1), /dev/nvidia-uvm with the right major, libcuda of the host's version; dmesg | grep -i nvidia"
+)
+_CUDA_REMEDIES: Final = {
+    "34": "libcuda is a stub of the CUDA toolkit: take the folder named stubs out of LD_LIBRARY_PATH and /etc/ld.so.conf.d",
+    "35": "the driver is too old for this CUDA: the same driver version on host and container, then reboot the node",
+    "100": "no GPU is visible there: device nodes in the container (dev[n]), CUDA_VISIBLE_DEVICES, nvidia-smi -L in it",
+    "802": "systemctl restart nvidia-fabricmanager on the node; nvidia-smi -q tells the fabric's state",
+    "803": "install exactly the host's driver version where it is measured (site.yml --tags cuda_userspace); after an update reboot",
+    "804": "take the package cuda-compat out: its libcuda is made for other GPUs than these",
+}
+"""Codes of CUDA of which the cause is known; others are mostly HMM, device nodes or the driver itself."""
+
+
 def check_measurement(state: State) -> Iterator[Finding]:
     """Yield findings about the run as a whole."""
     yield from _fatal(state)
@@ -32,11 +46,17 @@ def was_killed(reason: object) -> bool:
     return bool(re.search(r"the worker died .*\(signal 9\)", str(reason)))
 
 
+def has_failed(state: State) -> bool:
+    """Whether CUDA itself refused to start, with a code."""
+    fatal = state.snapshot.measurement.get("fatal")
+    return isinstance(fatal, dict) and fatal.get("code") is not None
+
+
 def _fatal(state: State) -> Iterator[Finding]:
     """A code of CUDA is the driver's own word; without one the measurement could not be made, which is an unknown of the pairs."""
-    fatal = state.snapshot.measurement.get("fatal")
-    if not isinstance(fatal, dict) or fatal.get("code") is None:
+    if not has_failed(state):
         return
+    fatal = state.snapshot.measurement["fatal"]
     where = state.snapshot.measurement.get("where") or "where it was measured"
     yield Finding(
         "cuda-failed",
@@ -44,7 +64,7 @@ def _fatal(state: State) -> Iterator[Finding]:
         str(where),
         f"CUDA does not start in {where}",
         str(fatal.get("summary", "")),
-        "HMM off (uvm_disable_hmm=1), /dev/nvidia-uvm with the right major, libcuda of the host's version; dmesg | grep -i nvidia",
+        _CUDA_REMEDIES.get(str(fatal["code"]), _CUDA_REMEDY),
         "NVIDIA CUDA release notes, known issue on HMM and KASLR",
     )
 

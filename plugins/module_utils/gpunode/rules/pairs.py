@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..findings import ERROR, UNKNOWN, WARNING, Finding
 from ..parsers.p2p_status import MEANINGS
 from .lost import lost_gpus
-from .measurement import stuck_workers, was_killed
+from .measurement import has_failed, stuck_workers, was_killed
 from .naming import list_pairs, name_list, name_pairs, path_words
 from .pcie import SPEED_GENERATION, link_widths
 
@@ -79,7 +79,7 @@ def check_pairs(
                 "NVIDIA/nvbandwidth#13",
             )
         elif state.count != 1 and required:
-            yield _unmeasured("no pair was measured", why_nothing(state))
+            yield _unmeasured(state, "no pair was measured", why_nothing(state))
         return
     yield from _harm(state, pairs, suspects)
     yield from _coverage(state, pairs)
@@ -92,10 +92,13 @@ def why_nothing(state: State) -> str:
     return str(fatal["summary"]) if isinstance(fatal, dict) and fatal.get("summary") else "nothing was measured"
 
 
-def _unmeasured(summary: str, evidence: str) -> Finding:
-    return Finding(
-        "not-readable", UNKNOWN, "pairs", summary, evidence, "run verify-p2p with --measure quick while the GPUs are free", required=True
-    )
+def _unmeasured(state: State, summary: str, evidence: str) -> Finding:
+    remedy = "run verify-p2p with --measure quick while the GPUs are free"
+    if has_failed(state):
+        remedy = "see cuda-failed first, then measure again"
+    elif stuck_workers(state):
+        remedy = "reboot the node: a process that cannot be killed holds these GPUs (see p2p-hang); then measure again"
+    return Finding("not-readable", UNKNOWN, "pairs", summary, evidence, remedy, required=True)
 
 
 def _grouped(state: State, bad: list[Pair], pairs: Sequence[Pair]) -> tuple[str, str, str]:
@@ -229,14 +232,14 @@ def _coverage(state: State, pairs: Sequence[Pair]) -> Iterator[Finding]:
     if skipped:
         why = sorted({str(pair.extra.get("reason") or "no reason told") for pair in skipped})
         subject, _ = name_pairs(skipped, pairs, state)
-        yield _unmeasured(f"{len(skipped)} of {len(pairs)} pairs were not measured ({subject})", "; ".join(why))
+        yield _unmeasured(state, f"{len(skipped)} of {len(pairs)} pairs were not measured ({subject})", "; ".join(why))
     if state.snapshot.measurement.get("pairs") or state.count is None:
         return
     there = {(pair.src, pair.dst) for pair in pairs}
     numbers = sorted(state.measured_places.values()) or range(state.count)
     absent = [(one, other) for one in numbers for other in numbers if one != other and (one, other) not in there]
     if absent:
-        yield _unmeasured(f"{len(absent)} pairs are not in the measurement", name_list(absent))
+        yield _unmeasured(state, f"{len(absent)} pairs are not in the measurement", name_list(absent))
 
 
 def pair_limit_gbps(state: State, pair: Pair) -> tuple[float, bool]:

@@ -111,7 +111,10 @@ def _settings(state: State) -> Iterator[Finding]:
         reading = state.smi_reading
         why = state.refusals.get("nvidia-smi -q") or reading.why
         yield unknown(
-            "GPU settings", "addressing mode, BAR1 and link widths could not be read", f"nvidia-smi -q: {why}", "run nvidia-smi -q"
+            "GPU settings",
+            "addressing mode, BAR1 and link widths could not be read",
+            f"nvidia-smi -q: {why}",
+            _HANGS if "overran" in why else "run nvidia-smi -q",
         )
     elif not any(gpu.info and gpu.info.addressing_mode for gpu in state.gpus):
         live = state.host.file("/sys/module/nvidia_uvm/parameters/uvm_disable_hmm")

@@ -384,7 +384,10 @@ def test_acs_that_came_on_is_named_before_its_warning(make):
     acs(host)
     judgement = host.judge(before)
     assert judgement.changed == [{"what": "ACS redirection", "before": "off", "after": "0000:00:01.1"}]
-    assert "gpunode-acs.service" in host.only("acs-redirect", before).remedy
+    finding = host.only("acs-redirect", before)
+    assert (finding.severity, host.only("acs-redirect").severity) == ("warning", "info")
+    assert finding.evidence.endswith("; off in the baseline")
+    assert "gpunode-acs.service" in finding.remedy
 
 
 def test_gpus_that_differ_are_named_with_their_values(make):

@@ -330,6 +330,11 @@ def test_cuda_does_not_start(node):
     node.data["measurement"] = {"mode": "quick", "where": "container 101", "fatal": {"where": "cuInit", "code": 3, "summary": summary}}
     finding = node.only("cuda-failed")
     assert (finding.severity, finding.subject) == ("error", "container 101")
+    assert "uvm_disable_hmm" in finding.remedy
+    assert next(found for found in node.judge().findings if found.subject == "pairs").remedy == "see cuda-failed first, then measure again"
+    for code, word in ((803, "exactly the host's driver version"), (802, "fabricmanager"), (100, "device nodes"), ([], "uvm_disable_hmm")):
+        node.data["measurement"]["fatal"]["code"] = code
+        assert word in node.only("cuda-failed").remedy
     del node.data["measurement"]["where"]
     assert node.judge().exit_code == 1
 
@@ -342,6 +347,8 @@ def test_worker_that_cannot_be_killed(node):
     assert "reboot" in findings[0].remedy
     node.data["measurement"]["where"] = "container 101"
     node.pair(2, 3).update(status="hang")
+    node.pair(2, 4).update(status="skipped", reason="GPU2 is left alone")
+    assert next(found for found in node.judge().findings if found.subject == "pairs").remedy.startswith("reboot the node: a process")
     hung = next(finding for finding in node.judge().findings if finding.subject == "GPU2->GPU3")
     assert hung.remedy.startswith("reboot the node first: process 4711 (its number in container 101) of the measurement cannot be killed")
 

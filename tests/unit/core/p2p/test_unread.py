@@ -214,5 +214,6 @@ def test_a_hanging_nvidia_smi_that_cannot_be_killed_is_named(node):
         if line.startswith("nvidia-smi"):
             node.commands[line] = {"rc": None, "stdout": "", "stderr": "ended after 20 s without an answer; process 812 cannot be killed"}
     told = unknowns(node.judge())["GPU count"]
+    assert "reboot" in unknowns(node.judge())["GPU settings"].remedy
     assert "process 812 cannot be killed" in told.evidence
     assert "reboot" in told.remedy
