@@ -298,6 +298,10 @@ def test_a_gpu_that_is_gone_is_not_counted_as_there(healthy):
     lines = run("--snapshot", healthy, "--output", "prometheus").stdout.splitlines()
     assert 'gpunode_gpus{check="measured"} 4' in lines
     assert 'gpunode_gpus_answering{check="measured"} 3' in lines
+    report = healthy.with_suffix(".html")
+    run("--snapshot", healthy, "--report", report)
+    assert report.read_text().count("Server Edition: does not answer") == 1
+    assert "ACS redirection</span> <code>off</code>" in report.read_text()
 
 
 def test_junit_tells_how_long_it_took(healthy):

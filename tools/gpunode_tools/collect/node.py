@@ -29,7 +29,10 @@ def choose_container(data: dict[str, Any], machine: Machine, asked: int | None, 
     try:
         up = running_containers(machine)
     except UnreachableError as error:
-        say(f"whether container {names} runs, which has the GPUs, could not be told ({error}); looking at the host alone")
+        say(
+            f"whether container {names} runs, which has the GPUs, could not be told ({error}); looking at the host alone: "
+            "pct is root's, connect as root or with ansible_become: true"
+        )
         return None
     running = {vmid: count for vmid, count in having.items() if vmid in up}
     if not running:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any, Final
 
+from gpunode.rules.environment import ENVIRONMENT
 from gpunode_tools.report.p2p_text import baseline_gaps, best_by_path, gpu_words, heat_level, light_words, not_known, verdict_words
 from gpunode_tools.report.page import card, finding, heat, page, simulated_notice, table, verdict_line
 from gpunode_tools.report.topology_svg import draw
@@ -128,7 +129,7 @@ def _gpus(result: dict[str, Any]) -> str:
         (
             f"GPU{gpu['index']}" if "index" in gpu else "–",
             gpu.get("bdf", "?"),
-            gpu.get("name", "?"),
+            gpu.get("name", "?") if gpu.get("answers", True) else f"{gpu.get('name', '?')}: does not answer",
             f"{gpu['memory_mib']} MiB" if "memory_mib" in gpu else "?",
             f"x{gpu['link_width']}" if "link_width" in gpu else "?",
             gpu.get("driver") or "?",
@@ -139,7 +140,8 @@ def _gpus(result: dict[str, Any]) -> str:
 
 
 def _environment(result: dict[str, Any]) -> list[str]:
-    rows = [(key.replace("_", " "), str(value)) for key, value in (result.get("environment") or {}).items()]
+    words = dict(ENVIRONMENT)
+    rows = [(words.get(key, key), str(value)) for key, value in (result.get("environment") or {}).items()]
     if not rows:
         return []
     lines = [f'<p><span class="soft">{escape(key)}</span> <code>{escape(value)}</code></p>' for key, value in rows]

@@ -219,9 +219,12 @@ def _without(state: State, baseline: Mapping[str, Any]) -> Iterator[Finding]:
     ]
     measurement = baseline.get("measurement") or {}
     patterns = {pattern.get("name") for pattern in measurement.get("patterns") or []}
-    also += [
-        f"pattern {pattern['name']}" for pattern in state.patterns if pattern.get("total_gbps") and pattern.get("name") not in patterns
-    ]
+    new = [str(pattern["name"]) for pattern in state.patterns if pattern.get("total_gbps") and pattern.get("name") not in patterns]
+    also += (
+        [f"pattern{'s' if len(new) > 1 else ''} {', '.join(new[:2])}" + (f" and {len(new) - 2} more" if len(new) > 2 else "")]
+        if new
+        else []
+    )
     if also:
         yield Finding(
             "baseline-incomplete",

@@ -280,7 +280,9 @@ def test_what_a_quick_baseline_does_not_have(node, before):
     finding = node.only("baseline-incomplete", before)
     assert finding.severity == "info"
     assert finding.summary.endswith("both directions at once of 56 pairs, loads of kernels of 56 pairs, pattern ring")
-    before["measurement"]["patterns"] = [{"name": "ring", "total_gbps": 300.0}]
+    node.data["measurement"]["patterns"] = [{"name": f"from {number}", "total_gbps": 300.0} for number in range(5)]
+    assert node.only("baseline-incomplete", before).summary.endswith(", patterns from 0, from 1 and 3 more")
+    node.data["measurement"]["patterns"] = before["measurement"]["patterns"] = [{"name": "ring", "total_gbps": 300.0}]
     for pair in before["pairs"]:
         pair.update(bidirectional_gbps=100.0, sm_read_gbps=45.0)
     assert node.found(before) == {}
