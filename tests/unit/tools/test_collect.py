@@ -298,7 +298,7 @@ def test_a_killed_tool_leaves_a_server_that_is_started_again(tmp_path):
     """The whole of it: the tool dies of SIGKILL while the server is stopped."""
     log = tmp_path / "log"
     systemctl = tmp_path / "systemctl"
-    systemctl.write_text(f"#!/bin/sh\necho $1 >>{log}\n")
+    systemctl.write_text(f"#!/bin/sh\necho $1 >>{log}\necho active\n")
     systemctl.chmod(0o755)
     code = (
         "import os; from gpunode_tools.collect import machines, measuring\n"
@@ -307,7 +307,7 @@ def test_a_killed_tool_leaves_a_server_that_is_started_again(tmp_path):
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     assert subprocess.run([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL, check=False).returncode == -9
     deadline = time.monotonic() + 10
-    while log.read_text().split() != ["is-active", "stop", "start"]:
+    while log.read_text().split() != ["is-active", "stop", "reset-failed", "start", "is-active"]:
         assert time.monotonic() < deadline, log.read_text()
         time.sleep(0.02)
 
@@ -326,7 +326,7 @@ def test_a_server_is_not_stopped_without_a_guard():
 @pytest.mark.parametrize(("fails", "ends"), [(None, None), (RuntimeError, RuntimeError), (KeyboardInterrupt, KeyboardInterrupt)])
 def test_stopped_server_is_started_again_whatever_happens(fails, ends):
     said: list[str] = []
-    machine = Fake({"pct exec 101 -- systemctl": (0, "", "")})
+    machine = Fake({"pct exec 101 --": (0, "", "")})
 
     def body():
         with measuring.stopped_server(machine, 101, "sglang.service", said.append, needed=True):
@@ -338,13 +338,14 @@ def test_stopped_server_is_started_again_whatever_happens(fails, ends):
             body()
     else:
         body()
-    assert [argv[5] for argv in machine.asked] == ["is-active", "stop", "start"]
+    assert [argv[5] for argv in machine.asked[:-1]] == ["is-active", "stop"]
+    assert machine.asked[-1][4:] == ["sh", "-c", measuring.START, "sglang.service"]
     assert "stopping sglang.service" in said[0]
     assert machine.told == [b"started\n"]
 
 
 def test_signal_while_the_server_is_stopped_starts_it_again():
-    machine = Fake({"systemctl": (0, "", "")})
+    machine = Fake({"systemctl": (0, "", ""), "sh": (0, "", "")})
 
     def body():
         with measuring.stopped_server(machine, None, "sglang.service", print, needed=True):
@@ -353,7 +354,36 @@ def test_signal_while_the_server_is_stopped_starts_it_again():
 
     with pytest.raises(KeyboardInterrupt, match="SIGTERM"):
         body()
-    assert machine.asked[-1][:2] == ["systemctl", "start"]
+    assert machine.asked[-1] == ["sh", "-c", measuring.START, "sglang.service"]
+
+
+@pytest.mark.parametrize(
+    ("states", "job", "code", "asked"),
+    [
+        ("active", "", 0, 1),
+        ("activating active", "", 0, 2),
+        ("activating activating activating", "", 0, 3),
+        ("inactive inactive inactive", "4711", 0, 3),
+        ("inactive inactive inactive", "", 1, 3),
+        ("inactive failed", "", 1, 2),
+    ],
+)
+def test_a_start_is_seen_to_begin_whatever_was_started_within_the_hour(tmp_path, states, job, code, asked):
+    """systemd counts starts: the limit of a unit of ours is four an hour, and --no-block says nothing of it."""
+    log, queue = tmp_path / "log", tmp_path / "states"
+    queue.write_text("\n".join(states.split()) + "\n")
+    (tmp_path / "systemctl").write_text(
+        f'#!/bin/sh\necho "$1" >>{log}\ncase $1 in\nis-active) head -1 {queue}; sed -i 1d {queue} ;;\nshow) echo {job} ;;\nesac\n'
+    )
+    (tmp_path / "sleep").write_text("#!/bin/sh\n")
+    for program in ("systemctl", "sleep"):
+        (tmp_path / program).chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", measuring.START, "x.service"], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, bool(done.stderr)) == (code, code == 1)
+    lines = log.read_text().split()
+    assert lines[:2] == ["reset-failed", "start"]
+    assert lines.count("is-active") == asked
 
 
 def test_server_that_does_not_run_is_left_alone():
@@ -367,12 +397,12 @@ def test_server_that_does_not_run_is_left_alone():
 
 def test_server_that_will_not_start_again_is_shouted_about():
     said: list[str] = []
-    machine = Fake({"systemctl is-active": (0, "", ""), "systemctl stop": (1, "", "stuck"), "systemctl start": (1, "", "gone")})
+    machine = Fake({"systemctl is-active": (0, "", ""), "systemctl stop": (1, "", "stuck"), "sh": (1, "", "gone")})
     with measuring.stopped_server(machine, None, "sglang.service", said.append, needed=True):
         pass
     assert "could not be stopped: stuck" in said[1]
     assert machine.told == [b""]  # so that the guard tries as well
-    assert "COULD NOT BE STARTED AGAIN: gone" in said[2]
+    assert "COULD NOT BE STARTED AGAIN: gone; run: systemctl reset-failed sglang.service; systemctl start sglang.service" in said[2]
 
 
 def test_progress_on_a_terminal(capsys):

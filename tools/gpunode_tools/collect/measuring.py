@@ -24,10 +24,26 @@ GUARD_LIMIT_S: Final = 1800
 GUARD: Final = """\
 trap '' HUP INT TERM PIPE
 echo armed
-timeout -s KILL {limit} sh -c 'read -r word' || "$@"
+timeout -s KILL {limit} sh -c 'read -r word' || "$@" >/dev/null 2>&1
 """
 """Starts the server when its standard input ends without a word: however this program ends, SIGKILL and a lost connection included."""
 GUARD_START_S: Final = 20.0
+START: Final = """\
+systemctl reset-failed "$0" 2>/dev/null
+systemctl start --no-block "$0" || exit
+for second in 1 2 3; do
+    state=$(systemctl is-active "$0")
+    case $state in active|failed) break ;; esac
+    sleep 1
+done
+case $state in
+active|activating|reloading) exit 0 ;;
+inactive) [ -z "$(systemctl show --property Job --value "$0")" ] || exit 0 ;; # waits for another unit
+esac
+echo "it is $state: journalctl -u $0" >&2
+exit 1
+"""
+"""Starts the unit whatever it has been started within the hour (a limit of systemd's counts our starts too), and sees it begin."""
 
 
 def measure_node(machine: Machine, data: dict[str, Any], options: dict[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
@@ -81,7 +97,7 @@ def stopped_server(machine: Machine, container: int | None, unit: str, say: Call
         yield
         return
 
-    start = [*prefix, "systemctl", "start", "--no-block", unit]
+    start = [*prefix, "sh", "-c", START, unit]
     try:
         guard = machine.session(["sh", "-c", GUARD.format(limit=GUARD_LIMIT_S), "gpunode-guard", *start])
     except OSError as failed:
@@ -114,7 +130,8 @@ def stopped_server(machine: Machine, container: int | None, unit: str, say: Call
         for number, handler in before.items():
             signal.signal(number, handler)
         if code != 0:
-            say(f"verify-p2p: {unit} COULD NOT BE STARTED AGAIN: {error.strip()}; run: {' '.join([*prefix, 'systemctl', 'start', unit])}")
+            again = f"{' '.join([*prefix, 'systemctl', 'reset-failed', unit])}; {' '.join([*prefix, 'systemctl', 'start', unit])}"
+            say(f"verify-p2p: {unit} COULD NOT BE STARTED AGAIN: {error.strip()}; run: {again}")
 
 
 class Progress:
