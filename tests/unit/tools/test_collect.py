@@ -203,6 +203,13 @@ def test_container_without_python_costs_only_what_it_hides():
     assert "python3: not found" in data["container"]["commands"]["nvidia-smi -L"]["stderr"]
 
 
+def test_a_container_that_is_not_there_is_wrong_input(monkeypatch):
+    monkeypatch.setattr(node, "read_machine", lambda _machine: {"files": {**CONFIGS, "/proc/cmdline": ""}})
+    with pytest.raises(UnreachableError, match="there is no container 777 on fake: it has 101, 102, 103") as caught:
+        node.read_node(Fake({}), 777, print)
+    assert caught.value.exit_code == 2
+
+
 def test_container_is_read_from_inside():
     machine = Fake({"python3": here, "pct exec 101 -- python3": here})
     data = node.read_node(machine, 101, print)

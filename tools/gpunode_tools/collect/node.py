@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,6 +48,9 @@ def choose_container(data: dict[str, Any], machine: Machine, asked: int | None, 
 def read_node(machine: Machine, container: int | None, say: Callable[[str], None]) -> dict[str, Any]:
     """Return the snapshot of a node with its GPU container. Raises UnreachableError when the node cannot be read."""
     data = read_machine(machine)
+    there = sorted(int(match[1]) for path in data.get("files", {}) if (match := re.fullmatch(r"/etc/pve/lxc/(\d+)\.conf", path)))
+    if container is not None and there and container not in there:
+        raise InputError(f"there is no container {container} on {machine.name}: it has {', '.join(map(str, there))} (pct list)")
     vmid = choose_container(data, machine, container, say)
     if vmid is not None:
         data["container"] = read_container(machine, vmid)

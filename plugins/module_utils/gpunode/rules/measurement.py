@@ -48,15 +48,20 @@ def was_killed(reason: object) -> bool:
 
 def has_failed(state: State) -> bool:
     """Whether CUDA itself refused to start, with a code."""
-    fatal = state.snapshot.measurement.get("fatal")
-    return isinstance(fatal, dict) and fatal.get("code") is not None
+    return fatal_of(state).get("code") is not None
+
+
+def fatal_of(state: State) -> dict[str, Any]:
+    """What kept the whole measurement from being made; empty when nothing did."""
+    told = state.snapshot.measurement.get("fatal")
+    return told if isinstance(told, dict) else {}
 
 
 def _fatal(state: State) -> Iterator[Finding]:
     """A code of CUDA is the driver's own word; without one the measurement could not be made, which is an unknown of the pairs."""
     if not has_failed(state):
         return
-    fatal = state.snapshot.measurement["fatal"]
+    fatal = fatal_of(state)
     where = state.snapshot.measurement.get("where") or "where it was measured"
     yield Finding(
         "cuda-failed",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ..findings import ERROR, UNKNOWN, WARNING, Finding
 from ..parsers.p2p_status import MEANINGS
 from .lost import lost_gpus
-from .measurement import has_failed, stuck_workers, was_killed
+from .measurement import fatal_of, has_failed, stuck_workers, was_killed
 from .naming import list_pairs, name_list, name_pairs, path_words
 from .pcie import SPEED_GENERATION, link_widths
 
@@ -88,14 +88,15 @@ def check_pairs(
 
 def why_nothing(state: State) -> str:
     """Why the measurement brought no pair."""
-    fatal = state.snapshot.measurement.get("fatal")
-    return str(fatal["summary"]) if isinstance(fatal, dict) and fatal.get("summary") else "nothing was measured"
+    return str(fatal_of(state).get("summary") or "nothing was measured")
 
 
 def _unmeasured(state: State, summary: str, evidence: str) -> Finding:
     remedy = "run verify-p2p with --measure quick while the GPUs are free"
     if has_failed(state):
         remedy = "see cuda-failed first, then measure again"
+    elif fatal_of(state).get("where") in ("start", "connection"):
+        remedy = "mend what the line above says (a container must run: pct status VMID), then measure again"
     elif stuck_workers(state):
         remedy = "reboot the node: a process that cannot be killed holds these GPUs (see p2p-hang); then measure again"
     return Finding("not-readable", UNKNOWN, "pairs", summary, evidence, remedy, required=True)

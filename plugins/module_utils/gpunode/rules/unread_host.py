@@ -145,6 +145,15 @@ def check_unread_container(state: State) -> Iterator[Finding]:
         return
     enter = f"pct exec {part.data.get('vmid', 'VMID')} --"
     reading = part.command("nvidia-smi -L")
+    if not reading.ok and not part.data.get("links") and not part.has_nodes():
+        vmid = part.data.get("vmid", "VMID")
+        yield unknown(
+            part.name,
+            f"nothing of {part.name} could be read: what the driver offers in it, its driver libraries and device nodes are not known",
+            f"nvidia-smi -L in {part.name}: {reading.why}",
+            f"pct status {vmid}; pct start {vmid} where it is stopped; then {enter} nvidia-smi -L",
+        )
+        return
     if reading.state in {MISSING, NOT_READ}:
         yield unknown(
             part.name,

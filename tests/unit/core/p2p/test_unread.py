@@ -197,7 +197,17 @@ def test_nvlinks_that_were_not_read(node, texts):
 
 def test_a_container_of_which_nothing_is_known(node):
     node.data["container"] = {"vmid": 101, "commands": {}}
-    assert {"container 101", "driver in container 101", "device nodes in container 101"} <= set(unknowns(node.judge()))
+    told = unknowns(node.judge())
+    assert set(told) == {"container 101"}
+    assert "pct start 101" in told["container 101"].remedy
+    node.data["container"]["commands"]["nvidia-smi -L"] = {"rc": 0, "stdout": "GPU 0: A\n"}
+    assert set(unknowns(node.judge())) == {"driver in container 101", "device nodes in container 101"}
+
+
+def test_a_measurement_that_did_not_start_says_so(node):
+    node.data["measured"] = []
+    node.data["measurement"]["fatal"] = {"where": "start", "code": None, "summary": "container '101' not running!"}
+    assert node.only("not-readable").remedy.startswith("mend what the line above says")
 
 
 def test_an_unloaded_driver_hides_no_parameters(node):
