@@ -270,7 +270,7 @@ def test_a_key_with_a_passphrase_is_named(target, tmp_path):
         assert ("has a passphrase" in refused(target, tmp_path)[0]) == ("ENCRYPTED" in text)
     locked.write_bytes(b"\xff\x00")
     words, code = refused(target, tmp_path)
-    assert words.startswith(f"no private key among: {locked}")
+    assert words.startswith(f"one of these is no private key: {locked}")
     assert code == 2
 
 
