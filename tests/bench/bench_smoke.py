@@ -162,7 +162,7 @@ class Bench:
         if streams <= 512:
             for what, key, name in (("TTFT p99", "ttft_p99", "ttft_ms"), ("ITL p99", "itl_p99", "itl_ms")):
                 off, least = ours[key] - ours["truth"][name]["p99"], abs(yard[key] - yard["truth"][name]["p99"])
-                self.limit(rung, what, off <= least + TAIL_MS, f"{off:+.2f} ms, C {least:.2f} ms")
+                self.limit(rung, what, abs(off) <= least + TAIL_MS, f"{off:+.2f} ms, C {least:.2f} ms")
             self.limit(rung, "verdict", not bound and not ours["errors"], ours["verdict"])
         if rung in AIOHTTP_RATIO:
             ratio = middle["aiohttp"]["us_per_token"] / ours["us_per_token"]

@@ -7,6 +7,7 @@
 //   per_chunk        tokens in an event (speculative decoding)      sync=1      all streams on one tick, as a batch decodes
 //   fault=NAME every=N from=I to=J token=K   the fault strikes requests I <= index < J with index % N == 0, at token K
 //   continuous=0     ignore continuous_usage_stats                  usage=0     never send usage        metrics=0   no /metrics
+//   nagle=1          hold small segments back until the last one is acknowledged, as servers without TCP_NODELAY do
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,7 +33,7 @@ struct conn {
   enum kind kind;
   char *in;
   size_t have, room;
-  int64_t arrival, next, last;
+  int64_t arrival, came, next, last;  // came: when the kernel had the bytes of the request
   int sent, max_tokens, prompt_tokens, heap;
   unsigned id;
   char model[64];
@@ -45,7 +46,7 @@ static char out[BUF], page[BUF];
 
 static struct {
   double ttft_ms, itl_ms, usage_factor;
-  int per_chunk, sync, every, from, to, token, continuous, usage, metrics;
+  int per_chunk, sync, every, from, to, token, continuous, usage, metrics, nagle;
   char fault[32];
 } cfg;
 
@@ -198,6 +199,7 @@ static void reset(const char *query) {
   cfg.every = (int)option(query, "every", 1), cfg.from = (int)option(query, "from", 0), cfg.to = (int)option(query, "to", 1 << 30);
   cfg.token = (int)option(query, "token", 5), cfg.continuous = (int)option(query, "continuous", 1);
   cfg.usage = (int)option(query, "usage", 1), cfg.metrics = (int)option(query, "metrics", 1);
+  cfg.nagle = (int)option(query, "nagle", 0);
   const char *p = strstr(query, "fault=");
   if (p) snprintf(cfg.fault, sizeof cfg.fault, "%.*s", (int)strcspn(p + 6, "&"), p + 6);
   forget();
@@ -375,7 +377,7 @@ static void serve(int fd, char *method, char *target, char *body) {
     if (is("eof-first")) { hang_up(fd, 0); return; }
     if (is("die") && cfg.token == 0) _exit(1);
   }
-  c->kind = kind, c->sent = c->ended = 0, c->id = next_id++, c->arrival = now_ns();
+  c->kind = kind, c->sent = c->ended = 0, c->id = next_id++, c->arrival = c->came;
   c->want_usage = flag_after(body, "\"include_usage\""), c->continuous = flag_after(body, "\"continuous_usage_stats\"");
   c->max_tokens = kind == GENERATE ? number_after(body, "\"max_new_tokens\"", 16) : number_after(body, "\"max_tokens\"", 16);
   c->prompt_tokens = 1;
@@ -387,8 +389,25 @@ static void serve(int fd, char *method, char *target, char *body) {
   put(fd, head, sizeof head - 1);
   c->streaming = 1;
   if (c->faulty && is("stall-first")) return;
-  int64_t gap = (int64_t)(cfg.itl_ms * 1e6), due = c->arrival + (int64_t)(cfg.ttft_ms * 1e6);
+  int64_t gap = (int64_t)(cfg.itl_ms * 1e6), due = now_ns() + (int64_t)(cfg.ttft_ms * 1e6);
   timer_set(fd, cfg.sync && gap ? (due / gap + 1) * gap : due);
+}
+// Bytes, and when they came: a request that waits while this server sends others' tokens is the server's time, not its client's.
+static ssize_t take(int fd, char *to, size_t room, int64_t *came) {
+  char control[CMSG_SPACE(sizeof(struct timespec)) + 64];
+  struct iovec into = {to, room};
+  struct msghdr message = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+  ssize_t k = recvmsg(fd, &message, 0);
+  if (k <= 0) return k;
+  *came = now_ns();
+  for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_TIMESTAMPNS) continue;
+    struct timespec then, now;
+    memcpy(&then, CMSG_DATA(c), sizeof then);
+    clock_gettime(CLOCK_REALTIME, &now);
+    *came -= (int64_t)(now.tv_sec - then.tv_sec) * 1000000000 + now.tv_nsec - then.tv_nsec;
+  }
+  return k;
 }
 static void readable(int fd) {
   struct conn *c = &conns[fd];
@@ -398,7 +417,7 @@ static void readable(int fd) {
       c->in = realloc(c->in, c->room);
       if (!c->in) abort();
     }
-    ssize_t k = recv(fd, c->in + c->have, c->room - c->have - 1, 0);
+    ssize_t k = take(fd, c->in + c->have, c->room - c->have - 1, &c->came);
     if (k < 0 && errno == EAGAIN) break;
     if (k <= 0) { hang_up(fd, 0); return; }
     c->have += (size_t)k;
@@ -452,7 +471,9 @@ int main(int argc, char **argv) {
       int made;
       while ((made = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
         if (made >= MAX_FD) { close(made); continue; }
-        setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+        setsockopt(made, SOL_SOCKET, SO_TIMESTAMPNS, &yes, sizeof yes);
+        int quick = !cfg.nagle;
+        setsockopt(made, IPPROTO_TCP, TCP_NODELAY, &quick, sizeof quick);
         struct conn *c = &conns[made];
         c->used = 1, c->streaming = 0, c->have = 0, c->heap = -1, c->fd = made;
         struct epoll_event e = {.events = EPOLLIN, .data.fd = made};
