@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import gc
 import json
 import os
 import sys
@@ -12,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gpunode_tools.collect.machines import Machine
     from gpunode_tools.smoke.level import Level, Target
@@ -218,7 +221,22 @@ def command(context: click.Context, /, **options: Any) -> None:
         return
     if not options["url"]:
         raise click.UsageError("--url is needed")
-    context.exit(measure(options))
+    with uncollected():
+        code = measure(options)
+    context.exit(code)
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """No search for cycles while it measures nor at the process' end: what lives is modules, classes and numbers."""
+    collecting = gc.isenabled()
+    gc.disable()
+    atexit.register(gc.freeze)
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def measure(options: dict[str, Any]) -> int:
@@ -260,6 +278,10 @@ def measure(options: dict[str, Any]) -> int:
 
 def explain(result: dict[str, Any], target: Target, options: dict[str, Any]) -> None:
     """Where requests failed: what the server's journal says, when it may be read."""
+    from gpunode_tools.smoke.judging import failed
+
+    if not failed(result):
+        return  # what reads journals is a quarter of the tool's start
     from gpunode_tools.collect.machines import LocalMachine
     from gpunode_tools.smoke import journal
 

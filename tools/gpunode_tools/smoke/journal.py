@@ -18,6 +18,7 @@ from gpunode_tools.collect.errors import UnreachableError
 from gpunode_tools.collect.machines import LocalMachine, running_containers
 from gpunode_tools.diagnose.node import stream
 from gpunode_tools.smoke.gpu import local
+from gpunode_tools.smoke.judging import failed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,13 +36,6 @@ _ADDRESS: Final = re.compile(r"^/etc/pve/lxc/(\d+)\.conf:net\d+:.*?\bip6?=([0-9a
 
 class NotReadError(RuntimeError):
     """Raised when no journal may be read; the message says what would help."""
-
-
-def failed(result: dict[str, Any]) -> bool:
-    """Whether the server gave cause to look: requests failed, or it was or is gone."""
-    if any(level.get("errors") or level.get("warmup_errors") for level in result["levels"]):
-        return True
-    return not result["levels"] or "the server is gone" in str(result["stopped"])
 
 
 def explain(

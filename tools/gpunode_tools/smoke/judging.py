@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+def failed(result: Mapping[str, Any]) -> bool:
+    """Whether the server gave cause to look into its journal: requests failed, or it was or is gone."""
+    if any(level.get("errors") or level.get("warmup_errors") for level in result["levels"]):
+        return True
+    return not result["levels"] or "the server is gone" in str(result["stopped"])
+
+
 def judge(
     result: dict[str, Any],
     *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import gc
 import signal
 import socket
 import time
@@ -190,6 +191,8 @@ class Run:
                 kept = self.messages.setdefault(kind, [])
                 kept.extend(text for text in texts if text not in kept)
                 del kept[3:]
+        if level["failed"] or level["warmup_errors"]:
+            gc.collect()  # errors leave cycles behind, and nobody else collects
         self.levels.setdefault(concurrency, []).append(level)
         self._after(level, parts)
 

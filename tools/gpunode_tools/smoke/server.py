@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from gpunode.wheelpatch.catalogue import applied_in
 from gpunode_tools.smoke.http import Unreachable, get_json, request
 
 if TYPE_CHECKING:
@@ -111,9 +110,8 @@ async def _sglang(target: Target, server: Server) -> None:
             continue
         server.engine = "sglang" if "internal_states" in info else server.engine
         server.version = str(info.get("version")) if info.get("version") else None
-        applied = applied_in(server.version) if server.version and server.engine == "sglang" else None
-        if applied is not None:
-            server.patches = [{"id": patch.id, "why": patch.why, "upstream": patch.upstream} for patch in applied]
+        if server.version and server.engine == "sglang":
+            server.patches = _patches(server.version)
         server.simulated = server.simulated or bool(info.get("simulated"))
         server.max_total_num_tokens = info.get("max_total_num_tokens")
         states = info.get("internal_states")
@@ -131,6 +129,16 @@ async def _sglang(target: Target, server: Server) -> None:
         server.model_path = info.get("model_path")
         server.can_flush = True
         return
+
+
+def _patches(version: str) -> list[dict[str, str]] | None:
+    """Patches that a version's label stands for; None where it stands for none that is known."""
+    if "+" not in version:
+        return []  # as published: no need to look through the catalogue
+    from gpunode.wheelpatch.catalogue import applied_in
+
+    applied = applied_in(version)
+    return None if applied is None else [{"id": patch.id, "why": patch.why, "upstream": patch.upstream} for patch in applied]
 
 
 def vocabulary_of(path: str | None) -> int | None:
