@@ -202,4 +202,6 @@ def _server(result: dict[str, Any]) -> str:
 def _client(level: dict[str, Any]) -> str:
     client = level["client"]
     told = f"{level['concurrency']} streams: CPU {client['cpu_share']:.0%}, reads {number(client['late_reads_ms_p99'], 1)} ms late (p99)"
+    if client.get("read_pause_ms"):
+        told += f", stamped up to {client['read_pause_ms']:.2f} ms after their arrival to read several at once"
     return f"{told}, {client['processes']} process(es)"

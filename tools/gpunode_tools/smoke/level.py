@@ -12,6 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
 from gpunode_tools.smoke.dialects import PATHS, READERS, Prompts, Shape
+from gpunode_tools.smoke.reading import Reading
 from gpunode_tools.smoke.stream import Slot
 from gpunode_tools.smoke.watch import Watch
 
@@ -33,8 +34,6 @@ RETRY_AFTER_MOST_S: Final = 10.0
 """The longest Retry-After that a slot obeys."""
 EXAMPLES: Final = 3
 """Messages kept for each kind of error."""
-GAP_LIMIT: Final = 4_000_000
-"""Gaps kept (16 MB); beyond it every second one is dropped and then kept, again and again."""
 BUCKETS_PER_S: Final = 100
 BUCKETS_AHEAD_S: Final = 60
 """Buckets that exist ahead of the time; the sweep makes more."""
@@ -120,6 +119,8 @@ class Data:
     coalesced: int = 0
     busy_s: float = 0.0
     cpu_share: float = 0.0
+    pause_s: float = 0.0
+    """The longest pause before sockets were read."""
     late_ms: array.array[float] = field(default_factory=lambda: array.array("f"))
     interrupted: bool = False
     gone: bool = False
@@ -147,6 +148,8 @@ class Level:
         self.simulated = False
         self.prompts = Prompts(plan.shape, plan.first_prompt, plan.prompt_step)
         self.head = target.head(plan.shape.endpoint)
+        self.context = target.ssl_context()
+        self.reading = Reading(asyncio.get_running_loop())
         self.slots = [Slot(self, number) for number in range(plan.concurrency)]
         self.left = plan.requests if plan.requests is not None else 1 << 60
         self.warm_left = [plan.warmup] * plan.concurrency
@@ -157,7 +160,6 @@ class Level:
         self.last_good = monotonic()
         self.stopping = False
         self.finished = asyncio.Event()
-        self.context = target.ssl_context()
         self.tasks: set[asyncio.Task[None]] = set()
         self.watch = Watch()
 
@@ -172,14 +174,13 @@ class Level:
         for slot in self.slots:
             self._next(slot)
         sweeper = asyncio.create_task(self._sweep())
-        gc.collect()
-        gc.freeze()
+        collecting = gc.isenabled()
         gc.disable()  # nothing here makes cycles in numbers, and a collection is a pause that reads as latency
         try:
             await self.finished.wait()
         finally:
-            gc.enable()
-            gc.unfreeze()
+            if collecting:
+                gc.enable()
             sweeper.cancel()
             for task in self.tasks:
                 task.cancel()
@@ -209,7 +210,7 @@ class Level:
         data.buckets = array.array("L", self.buckets[: int((data.ended - self.base) * BUCKETS_PER_S) + 1])
         # The last that each slot saw was a broken or refused connection: nobody is there any more.
         data.gone = len(self.lost) == len(self.slots)
-        data.coalesced, data.simulated = self.coalesced, self.simulated
+        data.coalesced, data.simulated, data.pause_s = self.coalesced, self.simulated, self.reading.longest_s
         for slot in self.slots:
             if slot.transport is not None:
                 transport, slot.transport = slot.transport, None
@@ -219,6 +220,7 @@ class Level:
         """Every slot has left the warm-up: from here on it counts."""
         self.data.started = monotonic()
         self.watch.start()
+        self.reading.conclude(self.slots, len(self.warm_gaps))
         self.coalesced = 0
         if self.plan.duration_s is not None:
             asyncio.get_running_loop().call_later(self.plan.duration_s, self._time_up)
@@ -377,6 +379,17 @@ class Level:
         if tokens > 1:
             data.tpot.append((slot.last - slot.first) / (tokens - 1))
 
+    # ---- reads ----
+    def _tune(self, now: float) -> None:
+        """Look at the last tenth of a second: how many tokens came, and how far apart in a stream."""
+        last = int((now - self.base) * BUCKETS_PER_S)
+        first = max(0, last - int(SWEEP_S * BUCKETS_PER_S))
+        if last > first:
+            rate = sum(self.buckets[first:last]) / (last - first) * BUCKETS_PER_S
+            self.reading.tune(rate, self.warm_gaps if self.in_warmup else self.gaps)
+        if self.in_warmup:
+            self.reading.try_acks(self.slots, len(self.warm_gaps))
+
     # ---- deadlines ----
     async def _sweep(self) -> None:
         while True:
@@ -384,6 +397,7 @@ class Level:
             now = monotonic()
             if len(self.buckets) < (now - self.base + BUCKETS_AHEAD_S / 2) * BUCKETS_PER_S:
                 self.buckets.extend([0] * (BUCKETS_AHEAD_S * BUCKETS_PER_S))
+            self._tune(now)
             plan = self.plan
             if plan.deadline is not None and now > plan.deadline:
                 self.stop("the deadline of the run was reached")

@@ -154,6 +154,7 @@ def level(parts: list[Data], concurrency: int) -> dict[str, Any]:
             "late_reads_ms_mean": round(sum(late) / len(late), 3) if late else None,
             "late_reads_ms_p90": round(quantile(late, 0.90), 3) if late else None,
             "late_reads_ms_p99": round(quantile(late, 0.99), 3) if late else None,
+            "read_pause_ms": round(max(part.pause_s for part in parts) * 1000, 3),
             "coalesced_share": round(merged.total("coalesced") / events, 4) if events else 0.0,
             "mean_concurrency": round(busy / duration, 2) if duration > 0 else None,
             "processes": len(parts),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
@@ -63,6 +64,7 @@ class Slot(asyncio.Protocol):
         "counted",
         "done_mark",
         "events",
+        "fd",
         "finish",
         "first",
         "gaps",
@@ -82,8 +84,10 @@ class Slot(asyncio.Protocol):
         "prefix",
         "problem",
         "read",
+        "reading",
         "retry_after",
         "sent",
+        "socket",
         "status",
         "streaming",
         "suffixes",
@@ -97,9 +101,11 @@ class Slot(asyncio.Protocol):
     def __init__(self, level: Level, number: int) -> None:
         self.level, self.number = level, number
         self.base, self.buckets, self.plain = level.base, level.buckets, level.plain
-        self.read = level.reader
+        self.read, self.reading = level.reader, level.reading
         self.marker = MARKERS[level.plan.shape.endpoint]
         self.transport: asyncio.Transport | None = None
+        self.socket: Any = None
+        self.fd = -1
         self.parser: Any = None
         self.busy = self.warm = False
         self._clear()
@@ -132,8 +138,19 @@ class Slot(asyncio.Protocol):
         transport = self.transport
         if transport is None:
             raise ConnectionError("the slot is not connected")
-        self.sent = monotonic()
-        transport.write(head + b"%d\r\n\r\n" % len(body) + body)
+        request = head + b"%d\r\n\r\n" % len(body) + body
+        written = 0
+        if self.fd >= 0 and not transport.is_closing() and not transport.get_write_buffer_size():
+            # The loop writes at the end of its turn only, after other sockets' reads: the request would be older than it is.
+            self.sent = monotonic()
+            try:
+                written = os.write(self.fd, request)
+            except OSError:
+                written = 0  # a full buffer or a broken connection: the transport finds out which
+        else:
+            self.sent = monotonic()
+        if written < len(request):
+            transport.write(request[written:])
 
     def fail(self, kind: str, message: str = "", *, close: bool = True) -> None:
         """End the request with an error; the connection is no longer trusted."""
@@ -152,6 +169,8 @@ class Slot(asyncio.Protocol):
     # ---- the connection ----
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport  # type: ignore[assignment]
+        self.socket = transport.get_extra_info("socket")
+        self.fd = -1 if self.level.context is not None else self.socket.fileno()
         self.parser = httptools.HttpResponseParser(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -164,6 +183,9 @@ class Slot(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         now = monotonic()
+        reading = self.reading
+        if reading.due:
+            reading.begin()
         tokens = self.tokens + 1
         if tokens < self.known:
             # One chunk with one event that differs from the one before in its text and in one more token: most reads of a stream are that,
@@ -193,11 +215,16 @@ class Slot(asyncio.Protocol):
             self.buckets[int((now - self.base) * 100)] += fresh
             if not self.first:
                 self.first = now
+                if reading.spare_acks:
+                    reading.spare(self)
             elif fresh == 1:
                 self.gaps.append(now - self.last)
             else:
                 self.gaps.extend([(now - self.last) / fresh] * fresh)
-                self.level.coalesced += max(0, data.count(b"data: {") - 1)
+                together = data.count(b"data: {") - 1
+                if together > 0:
+                    self.level.coalesced += together
+                    reading.together[self.number & 1] += together
             self.last = now
         if self.learnt:
             # Only where this read held that event's chunk and nothing else, the parser now stands between two chunks.
