@@ -61,10 +61,21 @@ def placeholder(name):
                "__getitem__": lambda self, key: placeholder("item")}
     return Placeholder(name, (), members)
 
+# What reads a flag's value: a placeholder is false, and `type_parser or ...` would name another reader than the release has.
+READERS = ("human_readable_int", "json_list_type", "nullable_str", "parse_cuda_graph_backend_arg", "parse_cuda_graph_config_arg")
+
+def reader(name):
+    def read(value):
+        return value
+    read.__name__ = name
+    return read
+
 class Module(types.ModuleType):
     def __getattr__(self, name):
         if name == "__version__":
             return "99.0"
+        if name in READERS:
+            return reader(name)
         if name.startswith("__"):
             raise AttributeError(name)
         value = placeholder(name)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from gpunode.sglang.launch_text import Launch, NoLaunchError, extract, from_words, split_words
+from gpunode.sglang.launch_text import Launch, NoLaunchError, extract, from_words, shown_gpus
+from gpunode.sglang.launch_words import split_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,14 +37,40 @@ def _walk(node: object) -> Iterator[Launch]:
     if isinstance(node, dict):
         words = [word for key in _COMMANDS for word in _words(node.get(key))]
         if words:
-            environment = _environment(node.get("environment")) | _environment(node.get("env"))
+            environment = _gpus(node) | _environment(node.get("environment")) | _environment(node.get("env"))
             with contextlib.suppress(NoLaunchError):  # a container that is no server
-                yield from _with(from_words(words), environment)
+                yield from _with(_launches(words, str(node.get("image", ""))), environment)
         for value in node.values():
             yield from _walk(value)
     elif isinstance(node, list):
         for value in node:
             yield from _walk(value)
+
+
+def _launches(words: list[str], image: str) -> list[Launch]:
+    # The image of sglang may bring the entry point itself.
+    if words[0].startswith("--") and "sglang" in image:
+        return [Launch("", tuple(words))]
+    return from_words(words)
+
+
+def _gpus(node: dict[str, Any]) -> dict[str, str]:
+    """GPUs that compose reserves, or Kubernetes limits, as the variable that the container gets; empty where nothing is told."""
+    limits = _at(node, "resources", "limits")
+    if limits.get("nvidia.com/gpu") is not None:
+        return shown_gpus(str(limits["nvidia.com/gpu"]))
+    devices = _at(node, "deploy", "resources", "reservations").get("devices") or []
+    for device in devices if isinstance(devices, list) else []:
+        if isinstance(device, dict) and "gpu" in str(device.get("capabilities")):
+            listed = device.get("device_ids")
+            return shown_gpus(f"device={','.join(map(str, listed))}" if listed else str(device.get("count")))
+    return {}
+
+
+def _at(node: Any, *path: str) -> dict[str, Any]:
+    for key in path:
+        node = node.get(key) if isinstance(node, dict) else None
+    return node if isinstance(node, dict) else {}
 
 
 def _with(launches: list[Launch], environment: dict[str, str]) -> Iterator[Launch]:

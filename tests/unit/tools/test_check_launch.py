@@ -109,6 +109,42 @@ def test_files_of_other_tools(text: str, code: int, expected: dict[str, str], tm
     assert findings("--sglang", "0.5.23", "-", text=text)[0] == code
 
 
+def container(*arguments: str, more: str = "") -> str:
+    words = ["python3", "-m", "sglang.launch_server", "--model-path", "x", *arguments]
+    return f"services:\n  a:\n    image: lmsysorg/sglang\n    command: {json.dumps(words)}\n{more}"
+
+
+RESERVED = "    deploy: {resources: {reservations: {devices: [{driver: nvidia, capabilities: [gpu], %s}]}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (container("--tp-size", "8", more=RESERVED % "count: 4"), {"--tp-size"}),
+        (container("--tp-size", "2", more=RESERVED % "device_ids: ['0']"), {"--tp-size"}),
+        (container("--tp-size", "8", more=RESERVED % "count: all"), set()),
+        (container("--tp-size", "8", more="    resources: {limits: {nvidia.com/gpu: 4}}\n"), {"--tp-size"}),
+        (container("--tp-size", "4", more="    resources: {limits: {nvidia.com/gpu: '4'}}\n"), set()),
+        (container("--tp-size 4"), {"--tp-size"}),
+        ("a: {image: lmsysorg/sglang, args: [--model-path, x, --tp-sizes, '8']}\n", {"--tp-sizes"}),
+        ("a: {image: vllm/vllm-openai, args: [--model, x, --max-model-len, '8']}\n", {"launch"}),
+        ("a: {command: [sglang, serve, --model-path, $(M), --tp-sise, '1'], env: [{name: M, value: x}]}\n", {"--tp-sise"}),
+        ("a:\n  entrypoint: python3 -m sglang.launch_server\n  command: >-\n    --model-path x\n    --tp-sise 8\n", {"--tp-sise"}),
+    ],
+)  # fmt: skip
+def test_containers_as_people_describe_them(text: str, expected: set[str]) -> None:
+    _, found, _ = findings("--sglang", "0.5.23", "-", text=text)
+    assert set(found.values()) == expected
+
+
+def test_secrets_stay_out_of_the_report() -> None:
+    text = "HF_TOKEN=hf_secret python3 -m sglang.launch_server --model-path x --api-key sk-secret --tp-size 1\n"
+    for form in ("text", "json"):
+        code, out = run("--output", form, "-", text=text)
+        assert code == 0
+        assert "secret" not in out
+
+
 def test_defines_settle_variables() -> None:
     assert findings("--sglang", "0.5.13", "--define", "POD_INDEX=0", "-", text=KUBERNETES)[0] == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from gpunode.findings import Finding
     from gpunode.sglang.launch_text import Launch
+
+_SECRET = re.compile(r"(?i)(?:api-?key|password|secret|token$|_key$|-key$)")
+"""Names of flags and variables whose values are secrets (HF_TOKEN, --api-key, AWS_SECRET_ACCESS_KEY)."""
 
 
 def parse_pairs(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
@@ -135,7 +139,7 @@ def _judge(launches: list[Launch], missing: str, version: str, options: dict[str
             entry=launch.entry,
             defines=options["defines"],
         )
-        shown.append({"entry": launch.entry, "flags": resolve(launch.arguments, version), "environment": environment})
+        shown.append({"entry": launch.entry, "flags": _masked(resolve(launch.arguments, version)), "environment": _masked(environment)})
     if missing:
         remedy = "Where a wrapper script starts the server, check that script: `gpunode check-launch --file SCRIPT`."
         findings.append(Finding("launch-not-found", UNKNOWN, "launch", f"Nothing could be checked: {missing}.", "", remedy, required=True))
@@ -147,6 +151,11 @@ def _judge(launches: list[Launch], missing: str, version: str, options: dict[str
         "findings": [finding.to_dict() for finding in by_consequence(findings)],
         "launches": shown,
     }
+
+
+def _masked(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with those of secrets covered: a report is shown to others."""
+    return {name: "***" if value and _SECRET.search(name) else value for name, value in values.items()}
 
 
 def _print(result: dict[str, Any]) -> None:

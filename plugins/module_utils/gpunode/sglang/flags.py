@@ -114,8 +114,7 @@ def prefix_matches(text: str, flags: Mapping[str, Flag]) -> list[str]:
 
 def nearest(text: str, flags: Mapping[str, Flag]) -> str:
     """The spelling that was probably meant, or an empty text."""
-    dashed = text.replace("_", "-")
-    if dashed in flags:
-        return dashed
-    close = difflib.get_close_matches(dashed, list(flags), n=1, cutoff=0.8)
-    return close[0] if close else ""
+    spellings = {spelling.lower().replace("_", "-"): spelling for spelling in flags}
+    dashed = text.lower().replace("_", "-")
+    close = [dashed] if dashed in spellings else difflib.get_close_matches(dashed, list(spellings), n=1, cutoff=0.8)
+    return spellings[close[0]] if close else ""

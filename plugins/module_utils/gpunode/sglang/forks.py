@@ -5,13 +5,14 @@ from __future__ import annotations
 _SM120_FORK = "the SM120 forks of lukealonso and voipmonitor"
 _KT = "ktransformers' build of sglang"
 _DYNAMO = "Dynamo's worker (python -m dynamo.sglang), which keeps it for itself"
+_ROUTER = "sglang's router (python -m sglang_router.launch_server), which keeps it for itself"
 
 FLAGS = {
     "--enable-pcie-oneshot-allreduce": _SM120_FORK,
     "--enable-pcie-oneshot-allreduce-fusion": _SM120_FORK,
     "--prefix-affinity-fallback": "the image ombori/sglang",
 }
-FAMILIES = {"--dyn-": _DYNAMO, "--kt-": _KT}
+FAMILIES = {"--dyn-": _DYNAMO, "--kt-": _KT, "--router-": _ROUTER}
 """First letters of flags, where a build has a family of its own. A release that knows a flag of the name wins over this table."""
 
 CHOICES = {
@@ -21,7 +22,7 @@ CHOICES = {
     ("--load-balance-method", "prefix_affinity"): "the image ombori/sglang",
 }
 
-ENTRIES = {"--dyn-": "dynamo.sglang"}
+ENTRIES = {"--dyn-": "dynamo.sglang", "--router-": "sglang_router"}
 """Entry points at which a family is in its place."""
 
 

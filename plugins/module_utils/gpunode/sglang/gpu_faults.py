@@ -36,6 +36,7 @@ SM12X = ("sm120", "sm121")
 SM10X = ("sm100", "sm103")
 HOPPER_AND_OLDER = ("sm80", "sm86", "sm89", "sm90")
 OLDEST = "0.5.8.post1"
+CUTLASS_QUANTIZATIONS = {"modelopt", "modelopt_fp4", "modelopt_fp8", "modelopt_mixed"}
 
 _FUSION = "FlashInfer's all-reduce fusion ends the start on this GPU: it raises `requires SM90 or SM10X NVIDIA GPUs` at warm-up."
 _FUSION_SOURCE = "sglang wheels 0.5.14 to 0.5.23, flashinfer_comm_fusion.py"
@@ -106,6 +107,33 @@ FAULTS: tuple[GpuFault, ...] = (
         "sglang wheels, layers/attention/attention_registry.py",
     ),
     GpuFault(
+        "mla-backend-of-another-gpu", "error", (*SM12X, *HOPPER_AND_OLDER), OLDEST, "",
+        lambda launched: "cutlass_mla" in launched.all_backends,
+        "The kernels of cutlass_mla are built for SM100 alone.", "Leave the backend out, or use flashinfer.",
+        "sglang wheels, layers/attention/cutlass_mla_backend.py; sgl-kernel, cutlass_mla_kernel",
+    ),
+    GpuFault(
+        "mla-backend-of-another-gpu", "error", SM12X, OLDEST, "", lambda launched: "flashmla" in launched.all_backends,
+        "FlashMLA's kernels are built for SM90 and SM100.", "Leave the backend out, or use flashinfer.",
+        "sglang wheels, layers/attention/flashmla_backend.py; sgl-flash-mla",
+    ),
+    GpuFault(
+        "fp8-gemm-backend", "error", SM12X, OLDEST, "0.5.16", lambda launched: "deep_gemm" in launched.fp8_gemm,
+        "DeepGEMM has no kernels for this GPU in this release: `DeepGEMM is not available`, or `Unsupported architecture`.",
+        "Leave --fp8-gemm-backend out, or use triton or cutlass.", "sglang wheels, deep_gemm_wrapper/configurer.py; DeepGEMM#324",
+    ),
+    GpuFault(
+        "fp8-gemm-backend", "error", (*SM12X, *HOPPER_AND_OLDER), OLDEST, "", lambda launched: "flashinfer_trtllm" in launched.fp8_gemm,
+        "The TRT-LLM FP8 GEMM kernels are built for SM100 alone.", "Leave --fp8-gemm-backend out, or use triton or cutlass.",
+        "sglang wheels, layers/quantization/fp8_utils.py",
+    ),
+    GpuFault(
+        "fp4-gemm-backend", "error", SM12X, OLDEST, "", lambda launched: "flashinfer_trtllm" in launched.values("--fp4-gemm-backend"),
+        "The TRT-LLM FP4 GEMM kernels are not built for this GPU.",
+        "Leave --fp4-gemm-backend out, or use flashinfer_cutlass or flashinfer_cudnn.",
+        "flashinfer, gemm/gemm_base.py: mm_fp4",
+    ),
+    GpuFault(
         "nvfp4-needs-blackwell", "error", HOPPER_AND_OLDER, OLDEST, "0.5.12.post1",
         lambda launched: "modelopt_fp4" in launched.values("--quantization"),
         "NVFP4 asks for compute capability 10.0 in this release.", "Use 0.5.13 or newer (Marlin kernels), or an FP8 checkpoint.",
@@ -121,6 +149,12 @@ FAULTS: tuple[GpuFault, ...] = (
         "deep-gemm-moe", "error", SM12X, OLDEST, "0.5.16", lambda launched: "deep_gemm" in launched.values("--moe-runner-backend"),
         "DeepGEMM has no kernels for this GPU in this release, and the Triton kernels that run instead exhaust shared memory.",
         "Use --moe-runner-backend flashinfer_cutlass.", "deepseek-ai/DeepGEMM#324; magik6k/glm-kimi-sm120-rtx6000bw",
+    ),
+    GpuFault(
+        "cutlass-moe-quantization", "error", (), OLDEST, "", lambda launched: launched.last("--moe-runner-backend") == "flashinfer_cutlass"
+        and "$" not in launched.last("--quantization") and bool(launched.values("--quantization") - CUTLASS_QUANTIZATIONS),
+        "flashinfer_cutlass takes ModelOpt checkpoints and bfloat16 alone: the start ends with `Invalid quantization`.",
+        "Leave --moe-runner-backend out for this quantization.", "sglang wheels, srt/server_args.py, arg_groups/moe_hook.py",
     ),
     GpuFault(
         "cutlass-moe-not-used", "error", SM12X, OLDEST, OLDEST,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,11 +16,15 @@ _FP8_MOE = ("glm-4.5", "glm-4.6", "glm-4.7", "glm4", "deepseek", "qwen3")
 
 @dataclass(frozen=True)
 class Launched:
-    """``flags`` maps every spelling of each flag that is set to its values; ``patches`` are ids of patches that the release has."""
+    """``flags`` maps every spelling of each flag that is set to its values; ``patches`` are ids of patches that the release has.
+
+    ``open_ended`` says that a variable nobody here knows may add flags: what is missing may stand in it.
+    """
 
     flags: Mapping[str, list[str]]
     environment: Mapping[str, str] = field(default_factory=dict)
     patches: frozenset[str] = frozenset()
+    open_ended: bool = False
 
     def values(self, *names: str) -> set[str]:
         """All values of these flags."""
@@ -33,9 +38,13 @@ class Launched:
         """The last whole number given for the first of these flags that is set."""
         for name in names:
             for value in reversed(self.flags.get(name, [])):
-                if value.isdigit():
+                if re.fullmatch(r"-?\d+", value):
                     return int(value)
         return None
+
+    def last(self, *names: str) -> str:
+        """The last value given for the first of these flags that is set, which is the one that counts; empty without one."""
+        return next((self.flags[name][-1] for name in names if self.flags.get(name)), "")
 
     @property
     def model(self) -> str:
@@ -67,6 +76,11 @@ class Launched:
     def all_backends(self) -> set[str]:
         """Backends named for attention in any phase."""
         return self.values("--attention-backend", "--prefill-attention-backend", "--decode-attention-backend")
+
+    @property
+    def fp8_gemm(self) -> set[str]:
+        """Backends named for FP8 matrix products."""
+        return self.values("--fp8-gemm-backend")
 
     @property
     def sparse_backends(self) -> set[str]:

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING
 
 from ..findings import ERROR, INFO, UNKNOWN, WARNING, Finding
+from .equivalents import VALUES, VLLM
+from .flag_values import FLOATS, INTEGERS, SECRET_FLAGS, templated, wrong
 from .flags import Flag, flags_of, history, index_of, nearest, prefix_matches
 from .forks import CHOICES, at_home, owner_of_flag
 from .launch import Launched
 from .launch_rules import rules
-from .variables import expand, unresolved
+from .serve import SERVE, serve_words
+from .variables import expand_words, unresolved
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_INT_TYPES = {"int", "human_readable_int"}
+_TRUTH = {"true", "false", "yes", "no", "on", "off", "1", "0"}
+_DASHES = re.compile("^[\u2010-\u2015\u2212]+(?=[A-Za-z])")
+"""Dashes that word processors and web pages make of ``--``."""
+_QUOTES = re.compile("^[\u2018\u2019\u201c\u201d]|[\u2018\u2019\u201c\u201d]$")
 
 
 def check_launch(
@@ -43,8 +48,14 @@ def check_launch(
         remedy = "Check the script that is started, or the running server: `tr '\\0' ' ' </proc/PID/cmdline | gpunode check-launch -`."
         return [Finding("launch-hidden", UNKNOWN, entry or "launch", summary, entry, remedy, required=True)]
     reader = _Reader(flags, version, entry, stock=stock)
-    reader.read([expand(word, {**environment, **(defines or {})}) for word in arguments])
-    launched = Launched(_all_spellings(reader.values, flags), environment, frozenset(patches))
+    words = expand_words(arguments, {**environment, **(defines or {})})
+    if entry == SERVE:
+        words, found, ours = serve_words(words, version)
+        if not ours:
+            return found
+        reader.findings += found
+    reader.read(words)
+    launched = Launched(_all_spellings(reader.values, flags), environment, frozenset(patches), open_ended=reader.open_ended)
     return reader.findings + rules(launched, version, architecture)
 
 
@@ -77,11 +88,13 @@ class _Reader:
         self.stock = stock
         self.values: dict[str, list[str]] = {}
         self.findings: list[Finding] = []
+        self.open_ended = False
+        """Whether a variable may add flags that are not seen here."""
 
     def read(self, arguments: Sequence[str]) -> None:
         position = 0
         while position < len(arguments):
-            word = arguments[position]
+            word = self._dashed(arguments[position])
             position += 1
             if not _is_flag(word):
                 self._stray(word)
@@ -97,14 +110,60 @@ class _Reader:
                 position += 1
             if flag is None:
                 self.findings.append(self._ambiguous(name, found) if found else self._unknown(name))
-            else:
-                self.values.setdefault(flag.name, []).extend(taken)
-                self._judge(name, flag, taken, attached=bool(equals))
+                # What was probably meant counts for the rules over the whole launch: one slip makes one finding.
+                meant = self._meant(name)
+                rest = name.partition(" ")[2]
+                taken = [rest, *taken] if rest else taken
+                if meant is not None:
+                    self.values[meant.name] = taken
+                continue
+            if flag.switch and not equals and position < len(arguments) and arguments[position].lower() in _TRUTH:
+                self._truth(name, arguments[position])
+                position += 1
+            self._repeated(name, flag, taken)
+            self.values[flag.name] = taken
+            self._judge(name, flag, taken, attached=bool(equals))
+
+    def _meant(self, name: str) -> Flag | None:
+        if name.startswith("--"):
+            past = history(name)
+            name = name.partition(" ")[0]
+            return self.flags.get(nearest(name, self.flags)) if past is None and not owner_of_flag(name) else None
+        found = {self.flags[spelling].name for spelling in prefix_matches(f"-{name}", self.flags)}
+        return self.flags[found.pop()] if len(found) == 1 else None
+
+    def _dashed(self, word: str) -> str:
+        """The word with two dashes where it begins with typographic ones, which is a finding."""
+        plain = _DASHES.sub("--", word)
+        if plain != word:
+            summary = f"{word} begins with a typographic dash, as web pages make it of two: sglang ends with `unrecognized arguments`."
+            self.findings.append(Finding("flag-misspelt", ERROR, word, summary, word, f"Write {plain}."))
+        return plain
+
+    def _repeated(self, name: str, flag: Flag, taken: Sequence[str]) -> None:
+        before = self.values.get(flag.name)
+        if before and before != taken and flag.name not in SECRET_FLAGS:
+            summary = f"{flag.name} is given twice, as {' '.join(before)} and as {' '.join(taken)}: the last one counts."
+            self.findings.append(Finding("flag-repeated", INFO, name, summary, name, "Keep one of them."))
+
+    def _truth(self, name: str, value: str) -> None:
+        off = value.lower() in {"false", "no", "off", "0"}
+        summary = f"{name} takes no value: sglang ends with `unrecognized arguments: {value}`."
+        remedy = f"Leave {name} out." if off else f"Write {name} alone."
+        self.findings.append(Finding("flag-value", ERROR, name, summary, f"{name} {value}", remedy))
 
     def _stray(self, word: str) -> None:
-        if unresolved(word):
-            summary = f"{word} is a variable of a shell: what it adds to the launch cannot be told."
-            remedy = "Give its value with --define NAME=VALUE, or check the line that the shell really runs."
+        if not word.strip():
+            summary = (
+                "A blank or a comment follows a backslash at the end of a line: the line is not continued, sglang gets a blank as an "
+                "argument and ends with `unrecognized arguments`; the flags on the lines below are never passed."
+            )
+            remedy = "Let nothing follow the backslash, and put comments on lines of their own above the command."
+            self.findings.append(Finding("launch-continuation", ERROR, "line", summary, "", remedy))
+        elif unresolved(word):
+            self.open_ended = True
+            summary = f"{word} is a variable: what it adds to the launch cannot be told."
+            remedy = "Give its value with --define NAME=VALUE, or check the line that really runs."
             self.findings.append(Finding("launch-variable", UNKNOWN, word, summary, word, remedy, required=True))
         elif word != "--":
             summary = f"{word} belongs to no flag: sglang ends with `unrecognized arguments`."
@@ -112,6 +171,10 @@ class _Reader:
 
     def _unknown(self, name: str) -> Finding:
         version = self.version
+        first, blank, rest = name.partition(" ")
+        if blank and prefix_matches(first, self.flags):
+            summary = f"`{name}` is one word here, flag and value together: sglang ends with `unrecognized arguments`."
+            return Finding("launch-one-word", ERROR, first, summary, name, f"Make two items of it, or write {first}={rest.strip()}.")
         past = history(name)
         if past is not None and index_of(past.last) < index_of(version):
             summary = f"{name} was removed after sglang {past.last}; {version} ends with `unrecognized arguments`."
@@ -119,12 +182,16 @@ class _Reader:
         if past is not None and index_of(past.first) > index_of(version):
             summary = f"{name} came with sglang {past.first}; {version} does not know it."
             return Finding("flag-too-new", ERROR, name, summary, name, f"Use sglang {past.first} or newer, or leave it out.")
+        if name in VLLM:
+            summary = f"{name} is a flag of vLLM: sglang {version} ends with `unrecognized arguments`."
+            return Finding("flag-unknown", ERROR, name, summary, name, VLLM[name])
         owner = owner_of_flag(name)
         if owner and at_home(name, self.entry):
             return Finding("flag-of-wrapper", INFO, name, f"{name} belongs to {owner}.", name)
         if owner:
             return self._foreign(name, f"{name} exists only in {owner}, in no release of sglang", name)
-        meant = nearest(name, self.flags)
+        flag = self._meant(name)
+        meant = (nearest(name, self.flags) if name.startswith("--") else flag.name) if flag else ""
         if meant:
             summary = f"sglang {version} does not know {name}; {meant} was probably meant."
             return Finding("flag-misspelt", ERROR, name, summary, name, f"Write {meant}.")
@@ -163,6 +230,10 @@ class _Reader:
             add(Finding("flag-value", ERROR, name, f"{name} takes no value.", f"{name}={taken[0]}", f"Write {name} alone."))
         if not flag.switch and not taken and not flag.optional:
             add(Finding("flag-value", ERROR, name, f"{name} wants a value.", name, f"Write {name} VALUE."))
+        if flag.name == "--config" and (attached or name != "--config"):
+            # sglang looks for the word itself before its parser runs (prepare_server_args).
+            summary = f"sglang reads the file of --config only where the flag stands in full as a word of its own: {name} is ignored."
+            add(Finding("flag-value", ERROR, name, summary, name, "Write --config FILE, in two words."))
         for value in taken if not flag.switch else ():
             finding = self._value(name, flag, value)
             if finding is not None:
@@ -170,33 +241,20 @@ class _Reader:
 
     def _value(self, name: str, flag: Flag, value: str) -> Finding | None:
         evidence = f"{name} {value}"
-        if unresolved(value):
-            summary = f"The value of {name} is a variable of a shell, {value}: it could not be checked."
-            remedy = "Give its value with --define NAME=VALUE, or check the line that the shell really runs."
+        if unresolved(value) or (flag.type in INTEGERS | FLOATS and templated(value)):
+            summary = f"The value of {name} is a variable, {value}: it could not be checked."
+            remedy = "Give its value with --define NAME=VALUE, or check the line that really runs."
             return Finding("launch-variable", UNKNOWN, name, summary, evidence, remedy, required=True)
+        if _QUOTES.search(value):
+            summary = f"The value of {name} stands in typographic quotes, which no shell takes for quotes."
+            return Finding("flag-value", ERROR, name, summary, evidence, "Write plain quotes, ' or \".")
         if flag.choices is not None and value not in flag.choices:
             owner = CHOICES.get((flag.name, value), "")
             if owner:
                 return self._foreign(name, f"{value} as a choice of {name} exists only in {owner}", evidence)
-            close = nearest(value, dict.fromkeys(flag.choices, flag))
+            usual = next((VALUES[spelling, value.lower()] for spelling in flag.spellings if (spelling, value.lower()) in VALUES), "")
+            close = usual if usual in flag.choices else nearest(value.lower(), dict.fromkeys(flag.choices, flag))
             use = f"Write {close}." if close else f"Choose one of {', '.join(flag.choices)}."
             return Finding("flag-value", ERROR, name, f"{value} is no choice of {name}: {', '.join(flag.choices)}.", evidence, use)
-        if flag.type in _INT_TYPES and not re.fullmatch(r"[-+]?\d+" if flag.type == "int" else r"-?\d+([.]\d+)?[kKmMgG]?", value):
-            return Finding("flag-value", ERROR, name, f"{name} wants a whole number.", evidence, f"Write {name} NUMBER.")
-        if flag.type == "float" and not _is_number(value):
-            return Finding("flag-value", ERROR, name, f"{name} wants a number.", evidence, f"Write {name} NUMBER.")
-        if value.lstrip().startswith("{"):
-            try:
-                json.loads(value)
-            except ValueError as error:
-                summary = f"The JSON of {name} is broken: {error}."
-                return Finding("flag-value", ERROR, name, summary, evidence, "Mend the JSON and its quotes.")
-        return None
-
-
-def _is_number(value: str) -> bool:
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
+        told = wrong(name if name in flag.spellings else flag.name, flag.type, value)
+        return Finding("flag-value", ERROR, name, told[0], evidence, told[1]) if told else None

@@ -8,20 +8,25 @@ from ..findings import ERROR, INFO, WARNING, Finding
 from .environment import judge_variable
 from .flags import index_of
 from .gpu_faults import FAULTS
+from .launch_sizes import size_rules
+from .launch_speculation import speculation_rules
 
 if TYPE_CHECKING:
     from .launch import Launched
 
-SPECULATION_CAP = 48
-"""Speculative decoding resets max_running_requests to this unless it is set (sglang, srt/server_args.py)."""
-
 LOW_CAP = 32
 """Below this many running requests a mixture of experts on eight GPUs stays far under its batch throughput (438 tokens/s at 32 streams)."""
+
+_GRAPH_SIZES = (
+    "--cuda-graph-max-bs", "--cuda-graph-bs", "--cuda-graph-max-bs-decode", "--cuda-graph-bs-decode", "--cuda-graph-max-bs-prefill",
+    "--cuda-graph-bs-prefill", "--cuda-graph-config", "--cuda-graph-backend-decode", "--cuda-graph-backend-prefill",
+)  # fmt: skip
 
 
 def rules(launched: Launched, version: str, architecture: str) -> list[Finding]:
     """Every rule's findings, in reading order."""
-    findings = _missing(launched) + _contradictions(launched) + _requests(launched)
+    findings = _missing(launched) + _contradictions(launched) + size_rules(launched, version)
+    findings += speculation_rules(launched, version) + _requests(launched)
     findings += _gpu(launched, version, architecture)
     for name, value in launched.environment.items():
         finding = judge_variable(name, value, version)
@@ -31,7 +36,9 @@ def rules(launched: Launched, version: str, architecture: str) -> list[Finding]:
 
 
 def _missing(launched: Launched) -> list[Finding]:
-    findings = []
+    findings: list[Finding] = []
+    if launched.open_ended:
+        return findings
     if not launched.has("--model-path", "--config"):
         findings.append(Finding("flag-missing", ERROR, "--model-path", "No model is named.", "", "Add --model-path."))
     if (launched.number("--nnodes") or 1) > 1 and not launched.has("--dist-init-addr"):
@@ -44,8 +51,9 @@ def _missing(launched: Launched) -> list[Finding]:
 
 def _contradictions(launched: Launched) -> list[Finding]:
     findings = []
-    if launched.has("--disable-cuda-graph") and launched.has("--cuda-graph-max-bs", "--cuda-graph-max-bs-decode", "--cuda-graph-bs"):
-        summary = "--disable-cuda-graph makes the CUDA graph sizes meaningless."
+    sizes = [name for name in _GRAPH_SIZES if launched.has(name)]
+    if launched.has("--disable-cuda-graph") and sizes:
+        summary = f"--disable-cuda-graph makes {sizes[0]} meaningless."
         findings.append(Finding("flag-conflict", WARNING, "--disable-cuda-graph", summary, "", "Keep one of the two."))
     if launched.has("--disable-radix-cache") and launched.has("--enable-hierarchical-cache"):
         summary = "The hierarchical cache extends the radix cache, which --disable-radix-cache switches off: sglang refuses the pair."
@@ -54,12 +62,6 @@ def _contradictions(launched: Launched) -> list[Finding]:
     if rank is not None and rank >= nodes:
         summary = f"--node-rank {rank} is not below --nnodes {nodes}."
         findings.append(Finding("flag-conflict", ERROR, "--node-rank", summary, "", "Ranks run from 0 to --nnodes - 1."))
-    tp, dp = launched.number("--tp-size"), launched.number("--dp-size")
-    if launched.has("--enable-dp-attention") and tp and dp and tp % dp:
-        summary = f"With data-parallel attention --tp-size {tp} must be a multiple of --dp-size {dp}."
-        findings.append(
-            Finding("flag-conflict", ERROR, "--dp-size", summary, "", "Choose sizes that divide.", "sglang, srt/server_args.py")
-        )
     graph, requests = launched.number("--cuda-graph-max-bs-decode", "--cuda-graph-max-bs"), launched.number("--max-running-requests")
     if graph and requests and graph < requests and not launched.has("--disable-cuda-graph", "--speculative-algorithm"):
         summary = (
@@ -73,11 +75,6 @@ def _contradictions(launched: Launched) -> list[Finding]:
 
 def _requests(launched: Launched) -> list[Finding]:
     requests = launched.number("--max-running-requests")
-    if launched.has("--speculative-algorithm") and not launched.has("--max-running-requests"):
-        summary = f"Speculative decoding caps running requests at {SPECULATION_CAP} unless --max-running-requests is set; the rest queues."
-        remedy = "Set --max-running-requests to the concurrency that you want."
-        source = "sglang, srt/server_args.py"
-        return [Finding("speculation-caps-requests", WARNING, "--speculative-algorithm", summary, "", remedy, source)]
     if requests is not None and requests < LOW_CAP:
         summary = f"At most {requests} requests run at once; the rest queues: good for one user's latency, a plateau under load."
         remedy = "Raise --max-running-requests (and the decode graph's size) for throughput."

@@ -1,17 +1,18 @@
-"""Find the server's launch in a text: a command line, a shell script, a docker run, a systemd unit."""
+"""Find the server's launch in a text: a command line, a shell script, a docker run, a Dockerfile, a systemd unit."""
 
 from __future__ import annotations
 
-import contextlib
+import json
 import re
-import shlex
 from dataclasses import dataclass, field
 
-_ENTRY = re.compile(r"^(?:.*/)?(?:sglang\.launch_server|launch_server\.py|dynamo\.sglang\S*)$")
+from .launch_shell import Shell, logical_lines
+from .launch_words import ASSIGNMENT, assignments, split_words
+from .variables import without_statements
+
+_ENTRY = re.compile(r"^(?:.*/)?(?:sglang(?:_router)?\.launch_server|launch_server\.py|dynamo\.sglang\S*)$")
+_DOCKERFILE = re.compile(r"(?m)^FROM\s+\S")
 _END = re.compile(r"^(?:[;&|]{1,2}|\d?>{1,2}.*|<.*|&>.*|done|fi|then)$")
-_DESCRIPTOR = re.compile(r"(?<=\s)\d(?=>>?\s?[&\w./$-])")
-"""The 2 of ``2>&1``: no word of its own, unlike the 2 of ``--tp-size 2 > log``."""
-_ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
 
 
 @dataclass(frozen=True)
@@ -27,36 +28,6 @@ class NoLaunchError(ValueError):
     """The text starts no sglang server."""
 
 
-def split_words(line: str) -> list[str]:
-    """Words as a shell splits them; a quote that is never closed ends with the text."""
-    line = _DESCRIPTOR.sub("", line)
-    for ending in ("", '"', "'"):
-        with contextlib.suppress(ValueError):
-            lexer = shlex.shlex(line + ending, posix=True, punctuation_chars=";|&<>")
-            lexer.whitespace_split = True
-            lexer.commenters = ""
-            return list(lexer)
-    return line.split()
-
-
-def logical_lines(text: str) -> list[str]:
-    """Lines with continuations joined; comment lines between continued ones are dropped, as people write them."""
-    lines: list[str] = []
-    current = ""
-    for raw in text.replace("\r\n", "\n").splitlines():
-        line = raw.strip()
-        if line.startswith("#"):
-            continue
-        joined = line.endswith("\\")
-        current += (line[:-1] if joined else line) + " "
-        if not joined:
-            lines.append(current.strip())
-            current = ""
-    if current.strip():
-        lines.append(current.strip())
-    return [line for line in lines if line]
-
-
 def _continues(line: str) -> bool:
     return line.startswith("--")
 
@@ -66,11 +37,13 @@ def extract(text: str) -> list[Launch]:
 
     Flags that stand alone (no entry point at all) are one launch of entry ``""``. Raises NoLaunchError where nothing looks like one.
     """
-    unit_environment: dict[str, str] = {}
+    if _DOCKERFILE.search(text):
+        return _dockerfile(text)
+    shell = Shell(without_statements(text))
+    environment: dict[str, str] = {}
     launches: list[Launch] = []
-    lines = logical_lines(text)
     merged: list[str] = []
-    for line in lines:
+    for line in logical_lines(shell.text):
         # Several flags a line without a backslash: posts lose them.
         if _continues(line) and merged and (_continues(merged[-1]) or _find_entry(split_words(merged[-1])) is not None):
             merged[-1] += " " + line
@@ -78,30 +51,48 @@ def extract(text: str) -> list[Launch]:
             merged.append(line)
     for line in merged:
         body = line
-        setting = re.match(r"^(Environment|ExecStart(?:Pre|Post)?)=[-@:+!]*(.*)$", line)
+        setting = re.match(r"^(Environment|ExecStart(?:Pre|Post)?|Exec)=[-@:+!]*(.*)$", line)
         if setting and setting[1] == "Environment":
-            unit_environment.update(_assignments(split_words(setting[2])))
+            environment.update(assignments(split_words(setting[2])))
             continue
         if setting:
             body = setting[2]
-        exported = re.match(r"^export\s+(.*)$", body)
-        if exported:
-            unit_environment.update(_assignments(split_words(exported[1])))
+        if shell.assign(body):
+            environment.update(shell.variables)
             continue
-        words = split_words(body)
+        words = shell.elements(split_words(body))
         entry = _find_entry(words)
         if entry is None:
-            if words and all(_ASSIGNMENT.match(word) for word in words):
-                unit_environment.update(_assignments(words))
             continue
         start, name = entry
-        launches.append(Launch(name, tuple(_arguments(words[start:])), {**unit_environment, **_environment(words[:start])}))
+        launches.append(Launch(name, tuple(_arguments(words[start:])), {**environment, **_environment(words[:start])}))
     if not launches:
         flags = [line for line in merged if _continues(line)]
         if flags:
-            return [Launch("", tuple(_arguments(split_words(" ".join(flags)))), unit_environment)]
+            return [Launch("", tuple(_arguments(split_words(" ".join(flags)))), environment)]
         raise NoLaunchError("no launch of sglang found: neither `sglang.launch_server` nor `sglang serve`, nor lines of flags")
     return launches
+
+
+def _dockerfile(text: str) -> list[Launch]:
+    """The launch that an image starts: the last ENTRYPOINT with the last CMD behind it. Raises NoLaunchError."""
+    command: dict[str, list[str]] = {"ENTRYPOINT": [], "CMD": []}
+    environment: dict[str, str] = {}
+    for line in logical_lines(text):
+        keyword, _, rest = line.partition(" ")
+        rest = rest.strip()
+        if keyword.upper() in {"ENV", "ARG"}:
+            words = split_words(rest)
+            name, blank, value = rest.partition(" ")
+            environment.update({name: value} if blank and not ASSIGNMENT.match(words[0]) else assignments(words))
+        elif keyword.upper() in command:
+            try:
+                words = json.loads(rest)
+            except ValueError:
+                words = split_words(rest)
+            command[keyword.upper()] = [str(word) for word in words]
+    launches = from_words(command["ENTRYPOINT"] + command["CMD"])
+    return [Launch(launch.entry, launch.arguments, {**environment, **launch.environment}) for launch in launches]
 
 
 def from_words(words: list[str]) -> list[Launch]:
@@ -138,15 +129,26 @@ def _arguments(words: list[str]) -> list[str]:
     for word in words:
         if _END.match(word):
             break
+        if word.endswith("`") and word.count("`") == 1:  # the end of a line that a text quotes
+            return [*arguments, word[:-1]]
         arguments.append(word)
     return arguments
 
 
-def _assignments(words: list[str]) -> dict[str, str]:
-    return {word.split("=", 1)[0]: word.split("=", 1)[1] for word in words if _ASSIGNMENT.match(word)}
-
-
 def _environment(words: list[str]) -> dict[str, str]:
-    """Assignments before the command, and docker's ``-e K=V``, ``--env=K=V``."""
-    plain = [re.sub(r"^--env=", "", word) for word in words]
-    return _assignments(plain)
+    """Assignments before the command, docker's ``-e K=V``, ``--env=K=V``, and the GPUs that its ``--gpus`` shows."""
+    found: dict[str, str] = {}
+    for position, word in enumerate(words):
+        name, _, value = word.partition("=")
+        if name == "--gpus":
+            found.update(shown_gpus(value or "".join(words[position + 1 : position + 2])))
+    return found | assignments([re.sub(r"^--env=", "", word) for word in words])
+
+
+def shown_gpus(asked: str) -> dict[str, str]:
+    """What a container sees of GPUs asked for as docker does it (``2``, ``"device=0,1"``), as the variable that tells it so."""
+    asked = asked.strip("'\"")
+    if asked.isdigit():
+        return {"NVIDIA_VISIBLE_DEVICES": ",".join(str(index) for index in range(int(asked)))}
+    devices = re.match(r"device=([\w,-]+)", asked)
+    return {"NVIDIA_VISIBLE_DEVICES": devices[1]} if devices else {}
