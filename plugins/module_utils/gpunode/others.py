@@ -61,7 +61,9 @@ def _take(run: NvBandwidth, name: str, key: str, pairs: dict[tuple[int, int], di
 
 def _from_p2p_test(test: P2pTest) -> dict[str, Any]:
     pairs: dict[tuple[int, int], dict[str, Any]] = {}
-    for (one, other), granted in test.access.items():
+    shown = test.matrices["connectivity"].rows if "connectivity" in test.matrices else []
+    access = {(one, other): bool(value) for one, row in enumerate(shown) for other, value in enumerate(row) if one != other}
+    for (one, other), granted in (access | test.access).items():  # a part of the output may lack the lines and have the matrix
         pairs[one, other] = {"src": one, "dst": other, "can_access": granted, "status": "ok" if granted else "no-access"}
     names = {
         "uni_p2p_on": "copy_gbps",

@@ -10,15 +10,18 @@ from .text import bus_id, lines_of
 
 _STAMP: Final = re.compile(
     r"^(?:<\d+>)?(?:\w+\s*:\w+\s*:\s*)?"  # dmesg -r and -x: priority, or facility and level
-    r"(?:\[\s*[^\]]*?\d[^\]]*\]\s?|\d{4}-\d\d-\d\dT\S+\s|\w{3}\s+\d+ \d\d:\d\d:\d\d\s)?"  # [ 1.234567], [Fri Jun 26 …], ISO, syslog
+    r"(?:\[\s*[^\]]*?\d[^\]]*\]\s?"  # [ 1.234567], [Fri Jun 26 …]
+    r"|\d{4}-\d\d-\d\dT\S+\s|\w{3}\s+\d+ \d\d:\d\d:\d\d(?:\.\d+)?\s"  # ISO, syslog, journalctl -o short-precise
+    r"|\w{3} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+\s|\d{9,}\.\d+\s)?"  # journalctl -o short-full, short-unix
     r"(?:[\w.-]+ kernel: )?(?:\[\s*\d+\.\d+\]\s)?"  # host and 'kernel:' of journalctl
+    r"(?:\[\s*[TC]\d+\]\s)?"  # the caller, with CONFIG_PRINTK_CALLER
 )
 _ADDRESS: Final = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)"
 _XID: Final = re.compile(rf"NVRM: Xid \(PCI:{_ADDRESS}\): (\d+),?\s*(.*)", re.IGNORECASE)
 _FALLEN: Final = re.compile(rf"NVRM: GPU {_ADDRESS}: GPU has fallen off the bus", re.IGNORECASE)
 _FALLEN_BEGIN: Final = re.compile(rf"NVRM: The NVIDIA GPU {_ADDRESS}", re.IGNORECASE)
 _LIMITED: Final = re.compile(
-    rf"pci {_ADDRESS}: ([\d.]+) Gb/s available PCIe bandwidth, limited by ([\d.]+) GT/s PCIe x(\d+) link at {_ADDRESS} "
+    rf"\w+ {_ADDRESS}: ([\d.]+) Gb/s available PCIe bandwidth, limited by ([\d.]+) GT/s PCIe x(\d+) link at {_ADDRESS} "
     r"\(capable of ([\d.]+) Gb/s with ([\d.]+) GT/s PCIe x(\d+) link\)"
 )
 _REJECTED: Final = re.compile(
@@ -104,6 +107,8 @@ def parse_kernel_log(text: str) -> KernelLog:
             pending = ""
         elif match := _FALLEN_BEGIN.search(line):
             pending = bus_id(match[1])
+        elif "PCIe Bus Error" in line or "AER:" in line or "available PCIe bandwidth" in line:
+            _kernel_line(log, line)  # of the GPU itself it begins with the driver's name
         elif "NVRM" in line or "nvidia" in line or "nouveau" in line or "vfio" in line or "nova" in line:
             _driver_line(log, line)
         else:

@@ -171,8 +171,12 @@ def _parse_text(text: str) -> SmiQ:
     gpus: list[GpuInfo] = []
     heading = ""
     whole = False
+    slice_indent: int | None = None
     for line in lines:
         stripped = line.strip()
+        if slice_indent is not None and _in_slice(line, slice_indent):
+            continue
+        slice_indent = len(line) - len(line.lstrip()) if stripped == "MIG Device" else None
         if match := re.match(r"GPU ([0-9A-Fa-f:.]{10,})", stripped):
             if not (bus := bus_id(match[1])):
                 raise NotUnderstoodError(WHAT, f"{stripped!r} where a GPU's bus address belongs")
@@ -199,6 +203,17 @@ def _parse_text(text: str) -> SmiQ:
     count = int(attached) if attached.isdecimal() else None
     complete = count == len(gpus) and (whole or not gpus)
     return SmiQ(_version(top.get("Driver Version")), _version(top.get("CUDA Version")), count, gpus, complete)
+
+
+def _in_slice(line: str, indent: int) -> bool:
+    """Whether a line tells of a MIG device, a slice of the GPU with a memory and a BAR1 of its own, whose heading stands at ``indent``.
+
+    In a text without indentation a slice ends where the GPU's own keys go on.
+    """
+    own = len(line) - len(line.lstrip())
+    return own > indent or (
+        not own and not indent and not re.match(r"MIG Device$|Accounting Mode|Driver Model|Serial Number|GPU [0-9A-Fa-f]{4,8}:", line)
+    )
 
 
 def _version(raw: str | None) -> str | None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _OPEN_ONLY: Final = ("Blackwell",)
 """Architectures that only the open kernel modules drive."""
+_BESIDE: Final = ("nvidia-fs", "nvidia-peermem", "nvidia-peer-memory", "nvidia-mlnx", "nvidia-hwmon")
+"""Modules of DKMS that use the driver: one that is installed says nothing of the driver's own build."""
 _FOREIGN_OPEN: Final = ("nouveau", "nova_core")
 _MISMATCH_TEXT: Final = re.compile(r"Driver/library version mismatch")
 _LIBRARY: Final = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3,}\.\d+(?:\.\d+)*)$")
@@ -67,6 +69,11 @@ def _secure_boot(state: State, loaded: bool | None) -> Iterator[Finding]:
     )
 
 
+def is_driver(module: str) -> bool:
+    """Whether a module of DKMS is the driver itself: nvidia, nvidia-current, nvidia-srv, … but not what is built beside it."""
+    return module.startswith("nvidia") and module.replace("_", "-") not in _BESIDE
+
+
 def _installed_kernels(state: State) -> list[str]:
     return [match[1] for match in state.host.paths("links", r"/lib/modules/([^/]+)/build")]
 
@@ -77,7 +84,7 @@ def _release_key(release: str) -> list[tuple[int, int, str]]:
 
 def _dkms(state: State, loaded: bool | None) -> Iterator[Finding]:
     """Report a kernel without a built module: an error for the running one when nothing is loaded, else a warning before the reboot."""
-    entries = [entry for entry in state.dkms or [] if entry.module.startswith("nvidia")]
+    entries = [entry for entry in state.dkms or [] if is_driver(entry.module)]
     if not entries or state.kernel is None:
         return
     built = {entry.kernel for entry in entries if entry.state == "installed"}
@@ -103,11 +110,7 @@ def _dkms(state: State, loaded: bool | None) -> Iterator[Finding]:
 
 
 def _headers(state: State, loaded: bool | None) -> Iterator[Finding]:
-    if (
-        loaded
-        and not any(entry.module.startswith("nvidia") for entry in state.dkms or [])
-        and state.host.command("dkms status").why != "was not run"
-    ):
+    if loaded and not any(is_driver(entry.module) for entry in state.dkms or []) and state.host.command("dkms status").why != "was not run":
         return  # this driver was not built here, and does not need to be
     for kernel in _installed_kernels(state):
         if state.kernel is None or _release_key(kernel) < _release_key(state.kernel):

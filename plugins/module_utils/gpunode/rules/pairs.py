@@ -134,6 +134,13 @@ def _harm(state: State, pairs: Sequence[Pair], suspects: str) -> Iterator[Findin
             "",
         ),
         (
+            "p2p-error",
+            [pair for pair in pairs if pair.status == "ok" and pair.copy_gbps == 0],
+            "a rate of 0 GB/s was measured: nothing arrived",
+            "look at dmesg for Xid lines, then measure again with verify-p2p, which proves the data",
+            "",
+        ),
+        (
             "p2p-staged",
             [pair for pair in pairs if is_staged(pair) and pair not in corrupt],
             "traffic goes through host memory although the driver grants peer access",
@@ -215,6 +222,7 @@ def _no_access(state: State, bad: list[Pair], pairs: Sequence[Pair], suspects: s
     flags = {pair.name: state.p2p_status["r"].status(pair.src, pair.dst) for pair in bad} if "r" in state.p2p_status else {}
     lying = [name for name, flag in flags.items() if flag == "OK"]
     told = "; ".join(f"topo -p2p r: {flag} ({MEANINGS.get(flag or '', '?')})" for flag in sorted({flag or "?" for flag in flags.values()}))
+    sliced = [gpu.name for gpu in state.gpus if gpu.info and gpu.info.mig == "Enabled" and any(gpu.index in {p.src, p.dst} for p in bad)]
     never = is_consumer(state) and bool(flags) and set(flags.values()) <= {"GNS", "NS", "CNS"}
     yield Finding(
         "p2p-no-access",
@@ -222,7 +230,9 @@ def _no_access(state: State, bad: list[Pair], pairs: Sequence[Pair], suspects: s
         subject,
         f"CUDA grants no peer access: {meaning}" + (", although nvidia-smi says OK" if lying else ""),
         "; ".join(part for part in (names, told, suspects) if part),
-        "mixed architectures cannot be peers; GeForce cards need a patched driver; else look at the driver's parameters and the chipset"
+        f"MIG devices have no peer-to-peer: switch it off (nvidia-smi -mig 0) on {', '.join(sliced)}"
+        if sliced
+        else "mixed architectures cannot be peers; GeForce cards need a patched driver; else look at driver parameters and chipset"
         if never or lying
         else "a driver that supports this card and chipset; NVreg_RegistryDwords=ForceP2P=0x11 on PCIe hosts",
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..findings import UNKNOWN, Finding
 from ..snapshot import MISSING, NOT_READ
+from .driver import is_driver
 from .pcie import aer_totals, link_widths
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def _modules(state: State) -> Iterator[Finding]:
     if state.dkms is None and reading.state != MISSING:
         why = state.refusals.get("dkms status") or reading.why
         yield unknown("DKMS", "for which kernels the module is built could not be read", f"dkms status: {why}", "dkms status")
-    dkms_builds = any(entry.module.startswith("nvidia") for entry in state.dkms or ())
+    dkms_builds = any(is_driver(entry.module) for entry in state.dkms or ())
     if dkms_builds and not any(state.host.paths("links", r"/lib/modules/[^/]+/build")):
         yield unknown(
             "kernel headers",

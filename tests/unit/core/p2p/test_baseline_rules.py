@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gpunode.rules.baseline import BaselineError, build, load
+from gpunode.rules.baseline import BaselineError, build, is_foreign, load
 from gpunode.snapshot import Snapshot
 from gpunode.state import State
 
@@ -424,3 +424,14 @@ def test_acs_that_could_not_be_read_is_not_kept_as_off(make, text):
     host = rich(make)
     host.commands["lspci -vvv"]["stdout"] = text
     assert "acs" not in build(State(Snapshot(host.data)), "then")["environment"]
+
+
+def test_a_baseline_without_any_gpu_of_this_node_is_foreign(make):
+    host = make(2)
+    before = build(State(Snapshot(host.data)), "then")
+    assert not is_foreign(State(Snapshot(host.data)), before)
+    for gpu in before["gpus"]:
+        gpu["uuid"] = gpu["uuid"].replace("GPU-", "GPU-f")
+    assert is_foreign(State(Snapshot(host.data)), before)
+    before["gpus"] = []
+    assert not is_foreign(State(Snapshot(host.data)), before)

@@ -55,6 +55,12 @@ def test_dkms_not_built_for_a_newer_kernel_warns_before_the_reboot(node):
     assert node.only("dkms-not-built").subject == "kernel 7.0.16-2-pve"
 
 
+def test_what_is_built_beside_the_driver_is_not_the_driver(node):
+    node.commands["dkms status"]["stdout"] = "nvidia-fs/2.26.6, 7.0.14-14-pve, x86_64: installed\nnvidia/595.58.03: added\n"
+    unload(node)
+    assert node.found()["dkms-not-built"] == "error"
+
+
 def test_older_kernels_and_foreign_modules_do_not_matter(node):
     node.links["/lib/modules/6.17.13-21-pve/build"] = None
     node.commands["dkms status"]["stdout"] = "r8168/8.1, 7.0.14-14-pve, x86_64: installed\n"

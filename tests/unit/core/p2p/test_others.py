@@ -105,3 +105,10 @@ def test_samples(samples, make, name, found):
     host.data = measured_by_others((samples / f"{name}.txt").read_text())
     told = {finding.id for finding in host.judge().findings if finding.id.startswith(("p2p", "bandwidth"))}
     assert told == found
+
+
+def test_the_matrix_tells_of_access_where_the_lines_are_missing():
+    text = "P2P Connectivity Matrix\n     D\\D     0     1\n     0\t     1     0\n     1\t     1     1\n"
+    text += P2P.split("CANNOT Access Peer Device=0\n")[1]
+    pairs = {(pair["src"], pair["dst"]): pair["status"] for pair in measured_by_others(text)["measured"]}
+    assert pairs == {(0, 1): "no-access", (1, 0): "ok"}

@@ -486,3 +486,18 @@ def test_name_of_hangs_when_the_rest_was_skipped(node):
         node.pair(one, other).update(status="hang")
     assert node.only("p2p-hang").subject == "all pairs across NUMA nodes (SYS)"
     assert "29 of 56 pairs were not measured" in node.only("not-readable").summary
+
+
+def test_a_rate_of_zero_is_no_healthy_pair(node):
+    node.pair(0, 1).update(copy_gbps=0.0)
+    finding = node.only("p2p-error")
+    assert (finding.severity, finding.subject) == ("error", "GPU0->GPU1")
+    assert "a rate of 0 GB/s" in finding.summary
+
+
+def test_mig_is_why_there_is_no_access(node):
+    node.smi(
+        "MIG Mode\n        Current                           : Disabled", "MIG Mode\n        Current                           : Enabled", 1
+    )
+    node.pair(0, 1).update(status="no-access", can_access=False)
+    assert node.only("p2p-no-access").remedy == "MIG devices have no peer-to-peer: switch it off (nvidia-smi -mig 0) on GPU0"

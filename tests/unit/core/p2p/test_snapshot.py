@@ -43,6 +43,18 @@ def test_refused_by_name(data, why):
     assert why in str(refusal.value)
 
 
+@pytest.mark.parametrize("text", ["{}", '{"host": "node1"}'])
+def test_an_object_without_anything_of_a_snapshot_is_none(text):
+    with pytest.raises(SnapshotError, match="no schema and none of"):
+        load(text)
+
+
+@pytest.mark.parametrize("rate", ["NaN", "Infinity", "-1.0"])
+def test_rates_that_no_measurement_gives(rate):
+    with pytest.raises(SnapshotError, match=r"measured\[0\].staged_gbps is .*: no measurement gives that"):
+        load(f'{{"measured": [{{"src": 0, "dst": 1, "staged_gbps": {rate}}}]}}')
+
+
 def test_not_json():
     with pytest.raises(SnapshotError, match="not JSON"):
         load("{")

@@ -153,9 +153,17 @@ def test_lspci_cut_and_refused():
         "Jun 26 23:21:20 node1 kernel: ",
         "<4>[ 1.5] ",
         "2026-06-26T23:21:20+0200 node1 kernel: ",
+        "Jun 26 23:21:20.123456 node1 kernel: ",
+        "Fri 2026-06-26 23:21:20 CEST node1 kernel: ",
+        "1782508880.123456 node1 kernel: ",
+        "[    8.159749] [  T1234] ",
+        "[    8.159749][    C12] ",
+        "[  +0.000123] ",
+        "[Fri Jun 26 23:21:20 2026 <    0.000123>] ",
     ],
 )
 def test_kernel_log_stamps(stamp):
+    assert parse_kernel_log(f"{stamp}nouveau 0000:04:00.0: NVIDIA GB202\n").other_drivers == {"0000:04:00.0": "nouveau"}
     log = parse_kernel_log(
         f"{stamp}NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  595.58.03  Release Build\n{stamp}Command line: ro iommu=pt\n"
     )
@@ -372,3 +380,66 @@ def test_text_helpers():
     assert (is_cut(""), is_cut("a"), is_cut("a\n")) == (False, True, False)
     assert excerpt("\n  " + "x" * 300) == "x" * 159 + "…"
     assert excerpt("\n\n") == "(empty)"
+
+
+MIG = """\
+==============NVSMI LOG==============
+
+Driver Version                            : 535.161.08
+Attached GPUs                             : 1
+GPU 00000000:07:00.0
+    Product Name                          : NVIDIA A100-SXM4-80GB
+    MIG Mode
+        Current                           : Enabled
+        Pending                           : Enabled
+    MIG Device
+        Index                             : 0
+        GPU Instance ID                   : 9
+        Device Attributes
+            Shared
+                Multiprocessor count      : 14
+        FB Memory Usage
+            Total                         : 9728 MiB
+            Used                          : 12 MiB
+        BAR1 Memory Usage
+            Total                         : 16383 MiB
+    MIG Device
+        Index                             : 1
+        FB Memory Usage
+            Total                         : 9728 MiB
+    Accounting Mode                       : Disabled
+    FB Memory Usage
+        Total                             : 81920 MiB
+        Used                              : 87 MiB
+    BAR1 Memory Usage
+        Total                             : 131072 MiB
+    GPU Power Readings
+        Current Power Limit               : 400.00 W
+    Module Power Readings
+        Current Power Limit               : N/A
+    Processes                             : None
+"""
+
+
+@pytest.mark.parametrize("text", [MIG, "\n".join(line.strip() for line in MIG.split("\n")), MIG.replace("\n", "\r\n")])
+def test_slices_of_a_gpu_are_not_the_gpu(text):
+    gpu = parse_smi_q(text).gpus[0]
+    assert (gpu.fb_total_mib, gpu.fb_used_mib, gpu.bar1_total_mib, gpu.power_limit_w, gpu.mig) == (81920, 87, 131072, 400, "Enabled")
+
+
+def test_power_limit_by_its_older_name():
+    text = MIG.replace("GPU Power Readings", "Power Readings").replace("Current Power Limit               : 400.00", "Power Limit : 400.00")
+    assert parse_smi_q(text).gpus[0].power_limit_w == 400
+    xml = '<nvidia_smi_log><attached_gpus>1</attached_gpus><gpu id="00000000:07:00.0"><{0}><{1}>400.00 W</{1}></{0}></gpu></nvidia_smi_log>'
+    for names in (("gpu_power_readings", "current_power_limit"), ("power_readings", "power_limit")):
+        assert parse_smi_q(xml.format(*names)).gpus[0].power_limit_w == 400
+
+
+def test_errors_of_a_gpu_begin_with_its_drivers_name():
+    log = parse_kernel_log(
+        "[1.0] nvidia 0000:01:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, (Requester ID)\n"
+        "[1.0] nvidia 0000:01:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)\n"
+        "[1.0] nvidia 0000:01:00.0: 63.012 Gb/s available PCIe bandwidth, limited by 16.0 GT/s PCIe x4 link at 0000:00:01.2 "
+        "(capable of 504.112 Gb/s with 32.0 GT/s PCIe x16 link)\n"
+    )
+    assert (len(log.aer_uncorrected), log.aer_corrected, log.limited[0].bus_id) == (1, 1, "0000:01:00.0")
