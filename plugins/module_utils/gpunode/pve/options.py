@@ -113,8 +113,8 @@ RAW_KEYS: Final = re.compile(
 """Raw keys that Proxmox VE keeps in its file; it drops others with a warning in the daemon's log."""
 
 REPEATABLE: Final = re.compile(
-    r"lxc\.(?:include|hook\..+|mount\.entry|cap\.(?:drop|keep)|idmap|group|environment(?:\.\w+)?|cgroup2?\.devices\.(?:allow|deny)"
-    r"|apparmor\.raw)"
+    r"lxc\.(?:include|hook\.(?!version$).+|mount\.(?:entry|auto)|cap\.(?:drop|keep)|idmap|group|environment(?:\.\w+)?"
+    r"|cgroup2?\.(?:devices\.(?:allow|deny)|(?:io|blkio|rdma|misc)\.[a-z0-9_.]+)|net\.\d+\.ipv[46]\.(?:address|route)|apparmor\.raw)"
 )
 """Raw keys of which several lines mean several things; of the others the last line counts."""
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from .propstring import FAMILIES, PropertyError, family_of, parse
+from .propstring import FAMILIES, PropertyError, family_of, is_on, parse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,7 +69,7 @@ def passthrough(config: ConfigFile, majors: Sequence[int] = (NVIDIA_MAJOR,)) -> 
         devices=tuple(dict.fromkeys(path for path in paths if path not in gpus)),
         slots=slots,
         by_hand=tuple(_by_hand(config, majors)),
-        unprivileged=None if privileged is None else privileged == "1",
+        unprivileged=None if privileged is None else is_on(privileged),
         notes=tuple(_notes(config, majors)),
     )
 
@@ -89,7 +89,7 @@ def _by_hand(config: ConfigFile, majors: Sequence[int]) -> list[tuple[str, str]]
     lines = []
     for key, value in config.live.raw:
         entry = _mount_entry(value) if key == "lxc.mount.entry" else None
-        rule = re.match(r"c (\d+):", value) if re.fullmatch(r"lxc\.cgroup2?\.devices\.allow", key) else None
+        rule = re.match(r"c\s+(\d+):", value) if re.fullmatch(r"lxc\.cgroup2?\.devices\.allow", key) else None
         if (
             (entry is not None and entry[1].startswith("/dev/nvidia"))
             or (rule is not None and int(rule[1]) in {NVIDIA_MAJOR, *majors})
@@ -109,7 +109,7 @@ def _notes(config: ConfigFile, majors: Sequence[int]) -> list[str]:
                 notes.append(f"{value!r} lays the host's libraries over the container's own")
         if key == "lxc.environment.runtime" and value.startswith("CUDA_VISIBLE_DEVICES="):
             notes.append(f"{value} hides GPUs from what runs in the container")
-        rule = re.match(r"c (\d+):", value) if re.fullmatch(r"lxc\.cgroup2?\.devices\.allow", key) else None
+        rule = re.match(r"c\s+(\d+):", value) if re.fullmatch(r"lxc\.cgroup2?\.devices\.allow", key) else None
         if rule is not None and _is_dynamic(int(rule[1])) and int(rule[1]) not in majors and _passes_nvidia(config):
             notes.append(f"{key}: {value} names a major that no NVIDIA driver has now; it was left")
         if key.startswith("lxc.cgroup.devices."):
@@ -152,7 +152,7 @@ def machine(vmid: int, text: str, mappings: Mapping[str, Sequence[str]]) -> Mach
         if colon and not line.startswith("#"):
             options[key.strip()] = value.strip()
     found = {key: tuple(_addresses(value, mappings)) for key, value in options.items() if re.fullmatch(r"hostpci\d+", key)}
-    return Machine(vmid, options.get("name", ""), options.get("onboot") == "1", found)
+    return Machine(vmid, options.get("name", ""), is_on(options.get("onboot")), found)
 
 
 def _addresses(value: str, mappings: Mapping[str, Sequence[str]]) -> list[str]:

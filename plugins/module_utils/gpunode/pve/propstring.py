@@ -165,6 +165,11 @@ def to_bool(value: object) -> bool:
     raise PropertyError(f"{value!r} is no boolean; Proxmox VE takes 1, on, yes, true and 0, off, no, false")
 
 
+def is_on(value: object) -> bool:
+    """Whether a boolean of a configuration is set, in any spelling that Proxmox takes; a missing one is not."""
+    return str(value).strip().lower() in TRUE_WORDS
+
+
 def size_bytes(text: str) -> int | None:
     """Bytes of a size as Proxmox writes it (``8G``, ``8380M``, ``1.5T``), None when it is none."""
     match = _SIZE.fullmatch(text.strip())

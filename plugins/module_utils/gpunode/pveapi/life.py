@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ..pve.conffile import edit_raw
 from ..pve.errors import EXISTS, MISSING, MODIFIED
 from ..pve.plan import Plan, PlanError, create_parameters, make_plan, slots
-from ..pve.propstring import FAMILIES, PropertyError
+from ..pve.propstring import FAMILIES, PropertyError, is_on
 from . import state as states
 from .base import TAIL_LINES, ApiError, Deadline, TaskError, patiently, running_task
 from .request import LifeError, Outcome, Request, raw_after, view
@@ -159,7 +159,7 @@ class Life(Session):
             )
         parameters = create_parameters(wanted.desired, wanted.create)
         parameters.setdefault("unprivileged", "1")
-        self.check_permissions(parameters, unprivileged=parameters["unprivileged"] == "1")
+        self.check_permissions(parameters, unprivileged=is_on(parameters["unprivileged"]))
         self.check_devices(value for key, value in parameters.items() if key.startswith("dev"))
         self.out.changed = self.created = True
         self.out.after = {key: value for key, value in parameters.items() if key not in SECRETS}
@@ -236,9 +236,9 @@ class Life(Session):
         return guest
 
     def _check_plan(self, guest: Guest, plan: Plan) -> None:
-        self.check_permissions(plan.set, unprivileged=guest.current.options.get("unprivileged") == "1")
+        self.check_permissions(plan.set, unprivileged=is_on(guest.current.options.get("unprivileged")))
         self.check_devices(value for key, value in plan.set.items() if key.startswith("dev"))
-        if guest.current.options.get("protection") == "1" and any(
+        if is_on(guest.current.options.get("protection")) and any(
             key == "rootfs" or key.startswith(("mp", "unused")) for key in (*plan.set, *plan.delete)
         ):
             raise LifeError(
@@ -322,7 +322,7 @@ class Life(Session):
     def _absent(self, guest: Guest | None) -> None:
         if guest is None:
             return
-        if guest.current.options.get("protection") == "1":
+        if is_on(guest.current.options.get("protection")):
             raise LifeError(
                 f"container {guest.vmid} ({guest.hostname}) has protection: 1 and is not removed:"
                 f" `pct set {guest.vmid} --protection 0` if you mean it"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..pve.conffile import ConfigFile, parse
 from ..pve.plan import Current
+from ..pve.propstring import is_on
 from .base import Api, ApiError
 from .node import GUESTS, Node, running
 
@@ -95,7 +96,7 @@ def _from_config(config: ConfigFile, owner: str, vmid: int, runs: bool, path: st
         current.effective.get("hostname", ""),
         current,
         config.live.options.get("lock", ""),
-        live.get("template") == "1",
+        is_on(live.get("template")),
         path,
         text,
         tuple(parse(generated).live.raw) if generated is not None and runs else None,
@@ -146,7 +147,7 @@ def _read(api: Api, owner: str, vmid: int) -> Guest:
         current.effective.get("hostname", ""),
         current,
         str(config.get("lock", "")),
-        str(live.get("template", "0")) == "1",
+        is_on(live.get("template")),
     )
 
 

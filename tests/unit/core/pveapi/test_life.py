@@ -137,8 +137,9 @@ def test_absent_asks_for_the_name_even_with_adopt(proxmox: Any, live: Run) -> No
         live("absent", adopt=True)
 
 
-def test_absent_honours_protection(proxmox: Any, live: Run) -> None:
-    proxmox.have(101, OURS + "protection: 1\n")
+@pytest.mark.parametrize("word", ["1", "yes"])
+def test_absent_honours_protection(proxmox: Any, live: Run, word: str) -> None:
+    proxmox.have(101, OURS + f"protection: {word}\n")
     with pytest.raises(LifeError, match="protection: 1 and is not removed"):
         live("absent")
     assert proxmox.writes() == []
