@@ -35,7 +35,8 @@ FILES = {
     "lxc.cgroup2.io.max: 8:16 rbps=2\nlxc.environment: A=1\nlxc.environment: B=2\n",
     "text": "#<div align='center'>\n#  <a href='https%3A//x.y'>%F0%9F%A4%96 100%25</a>\n#\n#Größe 日本語 %C3%A9 %zz %FF\n" + HEAD,
     "snapshots": f"{HEAD}parent: before_9-1\nlxc.cap.drop: sys_boot\n\n[PVE:PENDING]\ncores: 16\ndelete: !mp0,swap\n\n[before_9-1]  \n"
-    "#why%3A\nmemory: 1\n#more\nparent: clean\nsnaptime: 1\nlxc.cap.drop: sys_boot\n\n[vzdump]\nsnapstate: delete\nmemory: 2\n\n[clean]\nmemory: 3",
+    "#why%3A\nmemory: 1\n#more\nparent: clean\nsnaptime: 1\nlxc.cap.drop: sys_boot\n\n"
+    "[vzdump]\nsnapstate: delete\nmemory: 2\n\n[clean]\nmemory: 3",
     "windows": (HEAD + f"#note\nlxc.mount.entry: {NODE}\n\n[snap1]\nmemory: 1\n").replace("\n", "\r\n"),
     "unfinished": "# nothing here yet",
     "separators": "arch: amd64\x0bhostname: s\n#a\x0cb\x85c\u2028d\nhostname: t\x1ce\n",
