@@ -50,10 +50,10 @@ def tuned(rate, gap, earlier=()):
 @pytest.mark.parametrize(
     ("rate", "gap", "pause"),
     [
-        (20_000, 0.010, 0.0001),  # a hundredth of the time between tokens
+        (20_000, 0.005, 0.0001),  # a fiftieth of the time between tokens
         (20_000, 0.100, reading.PAUSE_S),
         (200, 0.100, 0.0),  # nothing would come in it
-        (500_000, 0.001, 0.0),  # shorter than a wake-up
+        (500_000, 0.0005, 0.0),  # shorter than a wake-up
     ],
 )
 def test_a_pause_stays_within_its_bounds(rate, gap, pause):
@@ -63,7 +63,7 @@ def test_a_pause_stays_within_its_bounds(rate, gap, pause):
 
 
 def test_the_shortest_gap_bounds_a_pause_for_the_rest_of_the_level():
-    assert tuned(20_000, 0.010, earlier=[0.004]).pause_s == pytest.approx(0.00004)
+    assert tuned(20_000, 0.010, earlier=[0.004]).pause_s == pytest.approx(0.00008)
     assert tuned(20_000, 0.010, earlier=[0.020]).longest_s == pytest.approx(reading.PAUSE_S)  # and the longest is told
 
 
@@ -76,7 +76,7 @@ def test_few_gaps_tell_nothing():
 def test_one_pause_a_turn_and_none_once_it_does_not_pay(monkeypatch):
     slept = []
     monkeypatch.setattr(reading.time, "sleep", slept.append)
-    found = tuned(20_000, 0.010)
+    found = tuned(20_000, 0.005)
     found.begin()
     assert not found.due
     found.loop.calls.pop()()
