@@ -156,11 +156,15 @@ class State:
 
     @cached_property
     def modprobe(self) -> driver_files.ModprobeOptions | None:
-        """Options in modprobe.d; None when no file was read."""
+        """Options in modprobe.d, and those of the kernel command line, which modprobe takes last; None when no file was read."""
         paths = [match[0] for match in self.host.paths("files", r"/(?:etc|run|usr/lib|lib)/modprobe\.d/.+\.conf")]
         if not paths:
             return None
-        return driver_files.parse_modprobe({path: self.host.file(path).text for path in paths})
+        found = driver_files.parse_modprobe({path: self.host.file(path).text for path in paths})
+        for word in self.command_line or ():
+            if match := re.fullmatch(r"(nvidia[\w-]*)\.(\w+)(?:=(.*))?", word):
+                found.options.setdefault(match[1].replace("-", "_"), {})[match[2]] = (match[3] or "", "the kernel command line")
+        return found
 
     @cached_property
     def kernel(self) -> str | None:

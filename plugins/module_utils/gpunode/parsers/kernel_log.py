@@ -17,8 +17,8 @@ _STAMP: Final = re.compile(
     r"(?:\[\s*[TC]\d+\]\s)?"  # the caller, with CONFIG_PRINTK_CALLER
 )
 _ADDRESS: Final = r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)"
-_XID: Final = re.compile(rf"NVRM: Xid \(PCI:{_ADDRESS}\): (\d+),?\s*(.*)", re.IGNORECASE)
-_FALLEN: Final = re.compile(rf"NVRM: GPU {_ADDRESS}: GPU has fallen off the bus", re.IGNORECASE)
+_XID: Final = re.compile(rf"NVRM: Xid \((?:PCI:)?{_ADDRESS}\): (\d+),?\s*(.*)", re.IGNORECASE)
+_FALLEN: Final = re.compile(rf"NVRM: GPU (?:at )?(?:PCI:)?{_ADDRESS}:? (?:GPU )?has fallen off the bus", re.IGNORECASE)
 _FALLEN_BEGIN: Final = re.compile(rf"NVRM: The NVIDIA GPU {_ADDRESS}", re.IGNORECASE)
 _LIMITED: Final = re.compile(
     rf"\w+ {_ADDRESS}: ([\d.]+) Gb/s available PCIe bandwidth, limited by ([\d.]+) GT/s PCIe x(\d+) link at {_ADDRESS} "

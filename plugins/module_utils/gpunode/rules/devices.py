@@ -27,6 +27,8 @@ _RECOVERY_HARMLESS: Final = re.compile(r"to 0x0 \(None\)")
 _RECOVERY_NEEDED: Final = re.compile(r"(?:to 0x\d+ \(([^)]+)\)|action: (.+))")
 _CONTROL_NODES: Final = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 _LAZY_NODES: Final = ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+_YES: Final = ("", "1", "y", "yes", "t", "true", "on")
+"""What the kernel takes for true; a parameter without a value is."""
 _REGISTRY_NAMES: Final = ("RegistryDwords",)
 
 
@@ -198,7 +200,7 @@ def _hmm(state: State, failing: bool) -> Iterator[Finding]:
     disabled = live.text.strip() if live.ok else None
     on = [name for name, mode in modes.items() if mode == "HMM"]
     option = state.modprobe.get("nvidia_uvm", "uvm_disable_hmm") if state.modprobe else None
-    set_off = option is not None and option[0] in {"1", "Y", "y"}
+    set_off = option is not None and option[0].strip('"').lower() in _YES
     log = state.kernel_log
     remedy = (
         "echo 'options nvidia_uvm uvm_disable_hmm=1' >/etc/modprobe.d/nvidia-uvm.conf; stop what uses the GPUs, reload nvidia_uvm "

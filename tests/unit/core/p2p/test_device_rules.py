@@ -215,3 +215,18 @@ def test_module_options_are_compared_by_value(node):
     assert node.found() == {}
     del node.files["/proc/driver/nvidia/params"]
     assert set(node.found()) == {"not-readable"}
+
+
+@pytest.mark.parametrize("word", ["nvidia_uvm.uvm_disable_hmm=1", "nvidia-uvm.uvm_disable_hmm", "nvidia_uvm.uvm_disable_hmm=Y"])
+def test_the_kernel_command_line_switches_hmm_off_too(node, word):
+    node.files["/etc/modprobe.d/gpunode.conf"] = "options nvidia_uvm uvm_disable_hmm=0\n"
+    assert node.found()["hmm-option-missing"] == "warning"
+    node.files["/proc/cmdline"] = node.files["/proc/cmdline"].rstrip() + f" {word}\n"
+    assert node.found() == {}
+    node.files["/proc/cmdline"] = node.files["/proc/cmdline"].replace(word, "nvidia_uvm.uvm_disable_hmm=0")
+    assert "the kernel command line switches HMM on" in node.only("hmm-option-missing").summary
+
+
+def test_a_parameter_without_a_value_is_true(node):
+    node.files["/etc/modprobe.d/gpunode.conf"] = "options nvidia-uvm uvm_disable_hmm\n"
+    assert "hmm-option-missing" not in node.found()

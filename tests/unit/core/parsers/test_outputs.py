@@ -443,3 +443,8 @@ def test_errors_of_a_gpu_begin_with_its_drivers_name():
         "(capable of 504.112 Gb/s with 32.0 GT/s PCIe x16 link)\n"
     )
     assert (len(log.aer_uncorrected), log.aer_corrected, log.limited[0].bus_id) == (1, 1, "0000:01:00.0")
+
+
+def test_older_words_of_the_driver():
+    log = parse_kernel_log("NVRM: Xid (0000:03:00): 31, Ch 1\nNVRM: GPU at PCI:0000:04:00 has fallen off the bus.\n")
+    assert (log.xids[0].bus_id, log.xids[0].number, log.fallen) == ("0000:03:00.0", 31, ["0000:04:00.0"])
