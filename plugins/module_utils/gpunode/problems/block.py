@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from . import lines
 from .model import Evidence
 from .pattern import alternatives
+from .told import is_told
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,8 +125,8 @@ class Block:
                 self._shapes[here] = held
         return held
 
-    def match(self, position: int, alternative: Alternative) -> Found | None:
-        """The message around a place, when the pattern matches it there.
+    def match(self, position: int, alternative: Alternative, *, told: bool = False) -> Found | None:
+        """The message around a place, when the pattern matches it there; with ``told`` also where the line only tells of it.
 
         The line itself is tried first. More lines are joined when the pattern's words do not all stand in it, or when the next line goes
         on without a prefix of its own: messages are wrapped by programs, terminals and people.
@@ -133,7 +134,7 @@ class Block:
         here = bisect_right(self.ends, position - 1)
         low, high = self._span(here, position)
         if all(word in self.lower[low:high] for word in alternative.words):
-            found = self._search(here, here, here, position, alternative)
+            found = self._search(here, here, here, position, alternative, told=told)
             if found is not None and not (alternative.source.endswith(")?") and self._ends_here(here, position, alternative)):
                 return found
             if found is None and not self._goes_on(here, position):
@@ -143,7 +144,7 @@ class Block:
         window = self.lower[low:high]
         if not all(word in window for word in alternative.words):
             return None
-        return self._search(first, last, here, position, alternative)
+        return self._search(first, last, here, position, alternative, told=told)
 
     def neighbour(self, position: int, text: str, within: int) -> Found | None:
         """The first place within so many lines (and ``REACH`` bytes) where another pattern matches."""
@@ -155,18 +156,18 @@ class Block:
                 continue
             places = self.places(alternative.anchor, low, high) if alternative.anchor else self._line_starts(low, high)
             for place in places:
-                found = self.match(place, alternative)
+                found = self.match(place, alternative, told=True)
                 if found is not None:
                     return found
         return None
 
-    def _search(self, first: int, last: int, here: int, position: int, alternative: Alternative) -> Found | None:
+    def _search(self, first: int, last: int, here: int, position: int, alternative: Alternative, *, told: bool) -> Found | None:
         """Match the messages of these lines joined; the match must touch the line that the word stands in."""
         joined, texts, starts = self._join(first, last, position)
         for match in alternative.regex.finditer(joined):
             top = first + bisect_right(starts, match.start()) - 1
             bottom = first + bisect_right(starts, max(match.start(), match.end() - 1)) - 1
-            if top <= here <= bottom:
+            if top <= here <= bottom and (told or not is_told(joined, match.start(), match.end())):
                 groups = {name: value for name, value in match.groupdict().items() if value}
                 evidence = [self._evidence(line, texts[line - first], match[0]) for line in range(top, bottom + 1)]
                 return self.number(top), evidence, groups

@@ -12,6 +12,7 @@ _PREFIX: Final = re.compile(
     | (?:kern|user|daemon|syslog|auth|authpriv|local\d)\s*:\s*(?:emerg|alert|crit|err|warn|notice|info|debug)\s*:   # dmesg --decode
     | \[\s*\d+\.\d+\]                                                 # seconds since boot
     | \[[A-Z][a-z]{2}\s[A-Z][a-z]{2}\s+\d+\s[\d:]{8}\s\d{4}\]         # dmesg -T
+    | \d{4}-\d\d-\d\d\s[\d:.]{8,15}\s\|\s\w+\s+\|\s[\w.:<>-]{1,100}\s-(?=\s)   # loguru
     | \[?\d{4}-\d\d-\d\d[T\s][\d:]{8}(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?(?:\s(?:[A-Z]{2}\d+\s?)+)?\]?(?:\s-)?
       (?:\s\S+(?=\s(?:[\w.@/()-]{1,60}\[\d+\]|kernel|systemd):))?     # ISO, sglang's ranks, a journal's host
     | [A-Z][a-z]{2}\s+\d{1,2}\s[\d:]{8}(?:\.\d+)?\s\S+                # syslog: month, day, time, host
@@ -20,6 +21,11 @@ _PREFIX: Final = re.compile(
     | \((?:[\w-]+\s)?pid=\d+\) | \([A-Z]\w+\s+pid=\d+(?:,\sip=[\d.]+)?\)   # vLLM and ray workers
     | \[rank\d+\]:(?:\[[A-Z]\d+\s[\d:.]+\s[\w.]+:\d+\])?              # torch
     | [\w.-]{1,60}\s+\|(?=\s)                                         # docker compose
+    | \[(?:pod|container)/[^\]\s]{1,200}\]                              # kubectl logs --prefix
+    | \[(?:default|\d+,)\d+\](?:<std(?:out|err)>)?:                     # torchrun, mpirun
+    | \d{1,4}:(?=\s)                                                   # srun --label
+    | \d+\|[\w.-]{1,40}\s+\|(?=\s)                                     # pm2
+    | [IWEF]\d{4}\s[\d:]{8}\.\d+\s+\d+\s[\w.]+:\d+\]                     # glog
     | (?:DEBUG|INFO|WARNING|ERROR|CRITICAL)\s\d\d-\d\d\s[\d:]{8}(?:\s\[[\w.]+:\d+\])?   # vLLM
     | NVRM:                                                           # continued driver messages
     | [>|│]                                                           # quoted

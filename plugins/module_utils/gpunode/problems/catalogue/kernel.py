@@ -269,7 +269,7 @@ PROBLEMS = (
         remedy="ras-mc-ctl --errors (rasdaemon) names the module; replace the DIMM or CPU; update the firmware.",
         signs=(
             Sign(r"mce: \[Hardware Error\]: CPU \d+: Machine Check"),
-            Sign(r"EDAC \S+: \d+ UE\b"),
+            Sign(r"EDAC \S+: [1-9]\d* UE\b"),
             Sign(r"Memory failure: 0x[\da-f]+: .{0,60}\b(?:Killing|recovery action)"),
             Sign(r"\[Hardware Error\]: (?:Uncorrected|.{0,20}event severity: (?:fatal|recoverable))"),
         ),
@@ -277,7 +277,12 @@ PROBLEMS = (
             "mce: [Hardware Error]: CPU 12: Machine Check: 0 Bank 5: bea0000000000108",
             "EDAC MC3: 1 UE memory read error on CPU_SrcID#0_MC#3_Chan#1_DIMM#0",
         ),
-        unlike=("EDAC MC: Ver: 3.0.0", "EDAC amd64: F19h_M10h detected (node 0).", "mce: CPU supports 32 MCE banks"),
+        unlike=(
+            "EDAC MC: Ver: 3.0.0",
+            "EDAC MC0: 0 UE, 0 CE",
+            "EDAC amd64: F19h_M10h detected (node 0).",
+            "mce: CPU supports 32 MCE banks",
+        ),
         sources=("https://docs.kernel.org/admin-guide/ras.html",),
         confidence=CERTAIN,
         explains=("kernel-oops", "host-memory-exhausted"),

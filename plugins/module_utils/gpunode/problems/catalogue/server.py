@@ -368,7 +368,7 @@ PROBLEMS = (
                 r"unrecognized arguments: (?:[^\n]{0,400}? )?(?P<flag>--(?:nsa-\w+-backend|cuda-graph-(?:max-)?bs|enable-nan-detection|enable-piecewise-cuda-graph|"
                 r"enable-flashinfer-allreduce-fusion|collect-tokens-histogram|enable-dp-attention|dsa-\w+-backend))\b"
             ),
-            Sign(r"ambiguous option: (?P<flag>--\S+) could match"),
+            Sign(r"ambiguous option: (?P<flag>--(?:cuda-graph-(?:max-)?bs|nsa-\w+-backend))(?:=\S*)? could match"),
         ),
         shows=(
             "sglang serve: error: unrecognized arguments: --nsa-prefill-backend trtllm --nsa-decode-backend trtllm",
@@ -377,7 +377,19 @@ PROBLEMS = (
         unlike=("The argument --nsa-prefill-backend is deprecated, use --dsa-prefill-backend",),
         sources=("https://github.com/sgl-project/sglang",),
         confidence=CERTAIN,
-        refines=("flag-unknown",),
+        refines=("flag-unknown", "flag-ambiguous"),
+    ),
+    Problem(
+        id="flag-ambiguous",
+        layer=SERVER,
+        title="A flag is abbreviated, and several begin so",
+        cause="Options may be cut short while only one begins so; this release has several, which the line lists.",
+        remedy="Write the option in full in sglang_server_flags (--pp is --pp-size, --tp is --tp-size).",
+        signs=(Sign(r"ambiguous option: (?P<flag>--\S+) could match"),),
+        shows=("sglang serve: error: ambiguous option: --pp could match --pp-size, --pp-max-micro-batch-size, --pp-async-batch-depth",),
+        unlike=("usage: launch_server.py [-h] --model-path MODEL_PATH [--pp-size PP_SIZE]",),
+        sources=("https://docs.python.org/3/library/argparse.html",),
+        confidence=CERTAIN,
     ),
     Problem(
         id="flag-fork-only",
