@@ -10,7 +10,7 @@ import pytest
 ROLES = Path(__file__).resolve().parents[3] / "roles"
 STAYS = {"proxmox.sources": "without Proxmox's repository a host gets no updates"}
 INSIDE = {"container.yml": "written inside the container, and gone with it"}
-WRITTEN = re.compile(r"^\s+dest:\s*\"?(/(?:etc|usr/local|opt)/[^\s\"{]+)\"?$", re.MULTILINE)
+WRITTEN = re.compile(r"^\s+(?:- )?dest:\s*\"?(/(?:etc|usr/local|opt)/[^\s\"{]+)\"?$", re.MULTILINE)
 
 
 def written():
