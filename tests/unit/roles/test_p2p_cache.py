@@ -22,7 +22,7 @@ FILES = {
 def fabric(root: Path) -> str:
     """What the role's task prints on a machine whose /proc and /sys lie below a folder."""
     tasks = yaml.safe_load((ROOT / "roles/sglang_server/tasks/p2p_cache.yml").read_text())
-    code = tasks[0]["ansible.builtin.command"]["argv"][2].replace('"/proc/', f'"{root}/proc/').replace('"/sys/', f'"{root}/sys/')
+    code = tasks[0]["look_at"]["commands"]["fabric"][2].replace('"/proc/', f'"{root}/proc/').replace('"/sys/', f'"{root}/sys/')
     return subprocess.run([sys.executable, "-c", code.replace("text.append(path", f"text.append(path[{len(str(root))}:]")],
                           capture_output=True, text=True, check=True).stdout.strip()  # fmt: skip
 
