@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """The load generator against a server whose truth is known, beside a client in C, aiohttp and others' clients, in the same run.
 
-    tests/bench/bench_smoke.py [--rounds 3] [--repeat 1] [--aiohttp PYTHON] [--rungs 64x20,512x100] [--strict]
+    tests/bench/bench_smoke.py [--rounds 3] [--repeat 1] [--rungs 64x20,512x100] [--strict]
+        [--aiohttp PYTHON] [--sglang PYTHON] [--vllm PYTHON]
 
 One core for the server and one for the client (with real-time priority where that is allowed, so that other work on the machine does not
-count). aiohttp: an interpreter that has it; without, a virtual environment is made for the run. With --strict a limit missed is exit 1.
+count). aiohttp: an interpreter that has it; without, a virtual environment is made for the run. sglang, vllm: interpreters that have these
+packages (gigabytes, so none is made), to run `sglang.bench_serving` and `vllm bench serve`. With --strict a limit missed is exit 1.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,8 @@ WITHIN = 0.01
 TAIL_MS = 1.0
 FIRST_REQUEST_S = 0.6
 MEMORY_MIB = 80
+LONGEST_S = 300
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def pinned(core: int) -> list[str]:
@@ -47,17 +51,34 @@ def pinned(core: int) -> list[str]:
 
 
 def timed(command: list[str]) -> tuple[str, float, float, float]:
-    """Run: (stdout, CPU seconds, peak memory in MiB, wall seconds)."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    """Run: (stdout, CPU seconds and peak memory in MiB of it and of what it waited for, wall seconds)."""
     began = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    output, error = process.communicate(timeout=300)
-    wall = time.monotonic() - began
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if process.returncode not in {0, 3}:
-        raise RuntimeError(f"{command}: {process.returncode}: {error[-500:]}")
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return output, cpu, after.ru_maxrss / 1024, wall
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as error:
+        process = subprocess.Popen(command, stdout=output, stderr=error, cwd=ROOT, env=os.environ | OFFLINE)
+        killer = threading.Timer(LONGEST_S, process.kill)
+        killer.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        killer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0), error.seek(0)
+        text = output.read()
+        if process.returncode not in {0, 3}:
+            raise RuntimeError(f"{command}: {process.returncode}: {(error.read() or text)[-800:]}")
+    return text, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, time.monotonic() - began
+
+
+def tokenizer(folder: Path) -> Path:
+    """A tokenizer of one word for each token, which the others' clients cannot do without: (its folder)."""
+    folder.mkdir()
+    words = {f"w{index}": index for index in range(30_000)} | {"tok": 30_000, "[UNK]": 30_001}
+    model = {"type": "WordLevel", "vocab": words, "unk_token": "[UNK]"}
+    parts: dict[str, Any] = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
+    whole = {"version": "1.0", "added_tokens": [], **parts, "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": model}
+    (folder / "tokenizer.json").write_text(json.dumps(whole), encoding="utf-8")
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]", "model_max_length": 100_000}
+    (folder / "tokenizer_config.json").write_text(json.dumps(kind), encoding="utf-8")
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "vocab_size": 30_002}), encoding="utf-8")
+    return folder
 
 
 class Bench:
@@ -71,6 +92,8 @@ class Bench:
         self.yardstick = folder / "yardstick"
         subprocess.run(["cc", "-O2", "-o", self.yardstick, SOURCE.with_name("yardstick.c")], check=True)
         self.aiohttp = options.aiohttp or self.make_aiohttp(folder)
+        self.folder = folder
+        self.tokenizer = tokenizer(folder / "tokenizer") if options.sglang or options.vllm else folder
         self.missed: list[str] = []
 
     @staticmethod
@@ -125,12 +148,52 @@ class Bench:
         found = json.loads(output)
         return {**found, "truth": self.server.truth(), "us_per_token": cpu / found["tokens"] * 1e6, "memory_mib": memory}
 
+    def peer(self, name: str, streams: int, itl: float) -> dict[str, Any]:
+        """Run sglang's or vLLM's client as its users do, with prompts and answers of the same lengths."""
+        self.server.reset(ttft_ms=TTFT_MS, itl_ms=itl)
+        result = self.folder / f"{name}.json"
+        result.unlink(missing_ok=True)
+        count = ["--num-prompts", str(streams * (self.options.rounds + 1)), "--max-concurrency", str(streams)]
+        common = ["--base-url", self.server.url, "--model", "truth", "--tokenizer", str(self.tokenizer), *count, "--disable-tqdm"]
+        lengths = ["--random-input-len", "256", "--random-output-len", str(TOKENS)]
+        if name == "sglang":
+            command = [self.options.sglang, "-m", "sglang.bench_serving", "--backend", "sglang-oai", "--dataset-name", "random-ids"]
+            command += [*lengths, "--random-range-ratio", "1", "--output-file", str(result)]
+        else:
+            command = [
+                str(Path(self.options.vllm).with_name("vllm")),
+                "bench",
+                "serve",
+                "--dataset-name",
+                "random",
+                *lengths,
+                "--ignore-eos",
+            ]
+            command += ["--percentile-metrics", "ttft,itl", "--save-result", "--result-filename", str(result)]
+        launched = time.monotonic()
+        _, cpu, memory, _ = timed([*self.client, *command, *common])
+        found, truth = json.loads(result.read_text(encoding="utf-8")), self.server.truth()
+        return {
+            "output_tps": found["output_throughput"],
+            "ttft_p50": found["median_ttft_ms"],
+            "ttft_p99": found["p99_ttft_ms"],
+            "itl_p50": found["median_itl_ms"],
+            "itl_p99": found["p99_itl_ms"],
+            "truth": truth,
+            "us_per_token": cpu / truth["tokens"] * 1e6,
+            "memory_mib": memory,
+            "first_request_s": truth["first_s"] - TTFT_MS / 1000 - launched,
+        }
+
     def rung(self, rung: str) -> dict[str, Any]:
         streams, rate = (int(part) for part in rung.split("x"))
         itl = 1000 / rate
         runs: dict[str, list[dict[str, Any]]] = {"gpunode": [], "c": [], "aiohttp": []}
         for _ in range(self.options.repeat):
             runs["gpunode"].append(self.gpunode(streams, itl))
+            for name in ("sglang", "vllm"):
+                if getattr(self.options, name) and rung in AIOHTTP_RATIO:
+                    runs.setdefault(name, []).append(self.peer(name, streams, itl))
             runs["c"].append(self.other([str(self.yardstick)], streams, itl))
             if rung in AIOHTTP_RATIO:
                 runs["aiohttp"].append(self.other([self.aiohttp, str(ROOT / "tests/bench/yardstick_aiohttp.py")], streams, itl))
@@ -167,6 +230,11 @@ class Bench:
         if rung in AIOHTTP_RATIO:
             ratio = middle["aiohttp"]["us_per_token"] / ours["us_per_token"]
             self.limit(rung, "CPU against aiohttp", ratio >= AIOHTTP_RATIO[rung], f"{ratio:.2f} times fewer")
+        for name in ("sglang", "vllm"):
+            if name in middle:
+                ratio = middle[name]["us_per_token"] / ours["us_per_token"]
+                told = f"{ratio:.1f} times fewer; first request after {middle[name]['first_request_s']:.1f} s"
+                self.limit(rung, f"CPU against {name}'s client", ratio > 1, told)
         self.limit(rung, "time to the first request", ours["first_request_s"] < FIRST_REQUEST_S, f"{ours['first_request_s']:.2f} s")
         if streams == 512:
             self.limit(rung, "peak memory", ours["memory_mib"] < MEMORY_MIB, f"{ours['memory_mib']:.0f} MiB")
@@ -177,6 +245,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--repeat", type=int, default=1)
     parser.add_argument("--aiohttp")
+    parser.add_argument("--sglang", metavar="PYTHON")
+    parser.add_argument("--vllm", metavar="PYTHON")
     parser.add_argument("--rungs", default=RUNGS)
     parser.add_argument("--json", dest="json_file")
     parser.add_argument("--strict", action="store_true")
