@@ -29,6 +29,9 @@ FRONTEND_BUSY: Final = 0.90
 PREFILL_SHARE: Final = 0.50
 """Share of the time between tokens that is spent on other requests' prefills."""
 
+MOST_POWER: Final = 700.0
+"""Levels that hardly differ in concurrency and much in throughput gain more per doubling than a number holds."""
+
 Point = tuple[float, float]
 """Concurrency and throughput."""
 
@@ -44,7 +47,8 @@ def gains(points: Sequence[Point]) -> list[float]:
         elif t2 <= 0:
             found.append(-1.0)
         else:
-            found.append((t2 / t1) ** (1 / math.log2(c2 / c1)) - 1)
+            power = math.log(t2 / t1) / math.log2(c2 / c1)
+            found.append(math.expm1(power) if power < MOST_POWER else math.inf)
     return found
 
 
@@ -93,12 +97,10 @@ def undecided(points: Sequence[Point], near: float = NEAR) -> list[float]:
 
 
 def throughput(level: Mapping[str, Any]) -> float | None:
-    """Total tokens a second of a level: of the steady state where there is one, else of the whole level."""
-    for key in ("steady_total_tps", "total_tps", "steady_output_tps", "output_tps"):
-        value = level.get(key)
-        if isinstance(value, (int, float)) and value > 0:
-            return float(value)
-    return None
+    """Total tokens a second of a level: of the steady state where there is one, else of the whole level; 0 where it served nothing."""
+    values = [_number(level, key) for key in ("steady_total_tps", "total_tps", "steady_output_tps", "output_tps")]
+    told = [value for value in values if value is not None and value >= 0]
+    return next((value for value in told if value > 0), told[0] if told else None)
 
 
 def _server(level: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -108,7 +110,12 @@ def _server(level: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _number(source: Mapping[str, Any], key: str) -> float | None:
     value = source.get(key)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def next_cap(cap: float, most: float, kv_tokens: float | None, request_tokens: float | None) -> int:
@@ -254,7 +261,7 @@ def analyse(levels: Sequence[Mapping[str, Any]], server: Mapping[str, Any] | Non
 
     Keys: detected, knee_concurrency, collapse_concurrency, gains_pct, cause, evidence, next_step, undecided.
     """
-    usable = sorted((level for level in levels if throughput(level)), key=lambda level: float(level["concurrency"]))
+    usable = sorted((level for level in levels if throughput(level) is not None), key=lambda level: float(level["concurrency"]))
     points = [(float(level["concurrency"]), throughput(level) or 0.0) for level in usable]
     at, fell = knee(points), collapse(points)
     name, evidence, step = cause(usable, server or {}, at, fell)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gpunode import plateau
 from gpunode_tools.cli.smoke import command
 from gpunode_tools.smoke import sweeps
 
@@ -94,3 +98,126 @@ def test_exit_codes_of_analyse(tmp_path):
     file.write_text("nonsense")
     assert CliRunner().invoke(command, ["analyse", str(file)]).exit_code == 2
     assert CliRunner().invoke(command, ["analyse", str(tmp_path / "missing")]).exit_code == 2
+
+
+# ---- the same sweeps in every form ----
+def as_sglang(levels):
+    return "\n".join(
+        json.dumps({"max_concurrency": c, "concurrency": c * 0.9, "output_throughput": t / 3, "total_throughput": t}) for c, t in levels
+    )
+
+
+def as_vllm(levels):
+    return json.dumps([{"max_concurrency": c, "output_throughput": t / 3, "total_token_throughput": t} for c, t in levels])
+
+
+def as_guidellm(levels):
+    def metrics(value):
+        return {"tokens_per_second": {"successful": {"mean": value}}, "output_tokens_per_second": {"successful": {"mean": value / 3}}}
+
+    return json.dumps({"benchmarks": [{"config": {"strategy": {"streams": c}}, "metrics": metrics(t)} for c, t in levels]})
+
+
+def as_csv(levels):
+    return "concurrency,output_tps,total_tps\n" + "".join(f"{c},{t / 3},{t}\n" for c, t in levels)
+
+
+FORMS = [as_sglang, as_vllm, as_guidellm, as_csv]
+GROWTH = [(1, 100), (2, 198), (4, 390), (8, 770), (16, 1500), (32, 2900)]
+SWEEPS = {
+    "knee": ([*GROWTH, (64, 5600), (128, 5900), (256, 6000)], 64, None),
+    "knee under noise of two percent": ([*GROWTH, (64, 5600), (128, 5510), (256, 5690), (512, 5600)], 64, None),
+    "collapse": ([*GROWTH, (64, 5600), (128, 5700), (256, 5200), (512, 3000)], 64, 256),
+    "a dip that recovers is no collapse": ([*GROWTH, (64, 5600), (128, 5200), (256, 5590)], 64, None),
+    "collapse to nothing": ([*GROWTH, (64, 5600), (128, 0)], 64, 128),
+    "no knee yet": (GROWTH, None, None),
+    "falls from the first level on": ([(1, 100), (2, 90), (4, 70)], 1, 2),
+    "one level only": ([(32, 2900)], None, None),
+}
+
+
+def told(text):
+    found = plateau.analyse(sweeps.read(text))
+    return found["knee_concurrency"], found["collapse_concurrency"], found["gains_pct"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", SWEEPS)
+def test_knee_and_collapse_in_every_form_in_any_order(form, name):
+    levels, knee, fell = SWEEPS[name]
+    expected = told(form(levels))
+    assert expected[:2] == (knee, fell)
+    for seed in range(3):
+        shuffled = random.Random(seed).sample(levels, len(levels))
+        assert told(form(shuffled)) == expected
+        # Runs above and below, and one that failed where others did not: the median is the level.
+        more = [(c, t * factor) for c, t in shuffled for factor in (1.07, 1, 0.96)] + [(c, 0) for c, _ in levels[:2]]
+        assert told(form(more)) == expected
+
+
+@given(
+    values=st.lists(st.floats(1, 1e6), min_size=1, max_size=9),
+    form=st.sampled_from(FORMS),
+    power=st.integers(-3, 3),
+)
+def test_a_verdict_depends_on_neither_form_nor_unit(values, form, power):
+    levels = [(1 << index, round(value, 3)) for index, value in enumerate(values)]
+    expected = told(as_csv(levels))
+    assert told(form(levels)) == expected
+    knee, fell, gains = told(form([(c, t * 2**power) for c, t in levels]))
+    assert (knee, fell) == expected[:2]
+    assert gains == pytest.approx(expected[2], abs=0.11)
+
+
+ODD = st.one_of(
+    st.floats(),
+    st.integers(-3, 600),
+    st.sampled_from([10**400, -(10**400), None, True, False, "12", "x", [], {}, 1e308, 5e-324]),
+)
+
+
+@given(
+    pairs=st.lists(st.tuples(ODD, ODD, ODD), max_size=6),
+    server=st.dictionaries(st.sampled_from(["max_running_requests", "max_total_num_tokens", "engine"]), ODD),
+    form=st.sampled_from(["lines", "benchmarks", "levels", "csv"]),
+)
+def test_nothing_odd_ends_in_anything_but_a_verdict_or_wrong_input(pairs, server, form):
+    if form == "csv":
+        text = "c,tps,total\n" + "".join(f"{c},{t},{more}\n" for c, t, more in pairs)
+    elif form == "lines":
+        flat = ({"max_concurrency": c, "total_throughput": t, "output_throughput": more, "server_info": server} for c, t, more in pairs)
+        text = "\n".join(map(json.dumps, flat))
+    elif form == "benchmarks":
+        metrics = [{"tokens_per_second": {"mean": t}, "request_concurrency": {"mean": c}} for c, t, _ in pairs]
+        text = json.dumps({"benchmarks": [{"metrics": one} for one in metrics]})
+    else:
+        gauges = [{"running_max": more, "queued_max": more, "token_usage_max": more} for _, _, more in pairs]
+        levels = [{"concurrency": c, "steady_total_tps": t, "server": one} for (c, t, _), one in zip(pairs, gauges, strict=True)]
+        text = json.dumps({"levels": levels, "server": server})
+    try:
+        levels = sweeps.read(text)
+    except sweeps.NotASweep:
+        return
+    json.dumps(plateau.analyse(levels, server), allow_nan=False)
+
+
+def test_all_levels_are_judged_by_the_same_measure():
+    rows = "concurrency,output_tps,total_tps\n1,10,30\n2,19,\n4,36,110\n"
+    assert [plateau.throughput(level) for level in sweeps.read(rows)] == [10, 19, 36]
+    assert [plateau.throughput(level) for level in sweeps.read(rows.replace("2,19,", "2,,57"))] == [30, 57, 110]
+
+
+def test_files_of_the_same_level_are_its_runs(tmp_path):
+    files = []
+    for number, (concurrency, value) in enumerate([(1, 100), (2, 180), (2, 190), (2, 260), (4, 195)]):
+        file = tmp_path / f"{number}.json"
+        file.write_text(json.dumps({"max_concurrency": concurrency, "output_throughput": value}))
+        files.append(str(file))
+    shown = CliRunner().invoke(command, ["analyse", "--output", "json", *files])
+    assert shown.exit_code == 0
+    assert json.loads(shown.output)["sweeps"][0]["points"] == [[1, 100], [2, 190], [4, 195]]
+
+
+def test_runs_of_our_own_are_judged_by_the_median_of_their_steady_states():
+    runs = [{"levels": [{"concurrency": 8, "steady_total_tps": value, "total_tps": value - 9}]} for value in (90, 100, 130)]
+    assert [plateau.throughput(level) for level in sweeps.read("\n".join(map(json.dumps, runs)))] == [100]

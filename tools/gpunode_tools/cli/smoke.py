@@ -418,14 +418,14 @@ def analyse(context: click.Context, files: tuple[str, ...], max_running_requests
             raise click.UsageError(f"{name}: {error}") from None
         read_sweeps.append((name, levels, _server_of(text)))
     if len(read_sweeps) > 1 and all(len(levels) == 1 for _, levels, _ in read_sweeps):
-        joined = sorted((levels[0] for _, levels, _ in read_sweeps), key=lambda level: float(level["concurrency"]))
+        joined = sweeps.merged([levels[0] for _, levels, _ in read_sweeps])
         read_sweeps = [(" ".join(files), joined, read_sweeps[0][2])]
     found = []
     for name, levels, server in read_sweeps:
         cap = (
             max_running_requests or server.get("max_running_requests") or next((level["cap"] for level in levels if level.get("cap")), None)
         )
-        points = [(level["concurrency"], plateau.throughput(level)) for level in levels if plateau.throughput(level)]
+        points = [(level["concurrency"], plateau.throughput(level)) for level in levels]
         found.append({"file": name, "points": points, "plateau": plateau.analyse(levels, {**server, "max_running_requests": cap})})
     if output == "json":
         click.echo(json.dumps({"schema": "gpunode.smoke-analysis/1", "sweeps": found}, indent=1))
@@ -445,5 +445,6 @@ def _server_of(text: str) -> dict[str, Any]:
         return {}
     if not isinstance(document, dict) or not isinstance(document.get("server"), dict):
         return {}
-    load = document.get("load") or {}
-    return {**document["server"], "request_tokens": (load.get("input_len") or 0) + (load.get("output_len") or 0)}
+    load = document.get("load")
+    lengths = [load.get(key) for key in ("input_len", "output_len")] if isinstance(load, dict) else []
+    return {**document["server"], "request_tokens": sum(length for length in lengths if isinstance(length, int))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import statistics
 from typing import Any, Final
 
@@ -21,6 +22,9 @@ OUTPUT_NAMES: Final = (
     "tokens_per_second",
     "output",
 )
+MEASURES: Final = (("steady_total_tps", "total_tps"), ("steady_output_tps", "output_tps"))
+"""Keys of a level that say the same, the better one first: total throughput, and output alone."""
+MOST_CONCURRENCY: Final = 1e9
 
 
 class NotASweep(ValueError):  # noqa: N818 - wrong input
@@ -28,30 +32,69 @@ class NotASweep(ValueError):  # noqa: N818 - wrong input
 
 
 def read(text: str) -> list[dict[str, Any]]:
-    """Return levels with `concurrency` and a throughput each; several runs of a level become their median. NotASweep."""
+    """Return levels with `concurrency` and a throughput each; several runs of a level become their median. NotASweep.
+
+    All levels tell the same measure, total throughput or output alone. A level that served nothing has a throughput of 0.
+    """
     levels = _json(text) if text.lstrip()[:1] in {"{", "["} else _csv(text)
-    usable = [level for level in levels if level["concurrency"]]
+    usable = _comparable([checked for level in levels if (checked := _checked(level)) is not None])
     if not usable:
         raise NotASweep(
             "no level with a concurrency and a throughput was found (sglang JSONL, vLLM JSON, guidellm JSON or CSV concurrency,throughput)"
         )
-    return _merged(usable)
+    return merged(usable)
 
 
-def _merged(levels: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merged(levels: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Levels by concurrency, runs of the same one as their median; a run that served nothing says nothing where another one did."""
     by_level: dict[float, list[dict[str, Any]]] = {}
     for level in levels:
         by_level.setdefault(level["concurrency"], []).append(level)
     found = []
     for concurrency in sorted(by_level):
         runs = by_level[concurrency]
-        merged = dict(runs[0])
-        for key in ("total_tps", "output_tps"):
-            values = [run[key] for run in runs if run.get(key)]
+        middle = dict(runs[0])
+        for key in (key for measure in MEASURES for key in measure):
+            values = [run[key] for run in runs if run.get(key) is not None]
             if values:
-                merged[key] = statistics.median(values)
-        found.append(merged)
+                middle[key] = statistics.median([value for value in values if value > 0] or values)
+        found.append(middle)
     return found
+
+
+def _finite(value: Any) -> float | None:
+    """A number that can be reckoned with: no truth value, no NaN, nothing infinite or too large for a float."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _checked(level: dict[str, Any]) -> dict[str, Any] | None:
+    """A level as it can be reckoned with, None where its concurrency is none or it tells no throughput."""
+    concurrency = _finite(level.get("concurrency"))
+    if concurrency is None or not 0 < concurrency <= MOST_CONCURRENCY:
+        return None
+    found = dict(level)
+    for key in (key for measure in MEASURES for key in measure):
+        if key in found:
+            value = _finite(found[key])
+            found[key] = value if value is not None and value >= 0 else None
+    return found if any(_tells(found, measure) for measure in MEASURES) else None
+
+
+def _tells(level: dict[str, Any], measure: tuple[str, ...]) -> bool:
+    return any(level.get(key) is not None for key in measure)
+
+
+def _comparable(levels: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Levels that all tell total throughput, or all output alone, whichever more of them tell: a knee between the two would be none."""
+    total, output = ([level for level in levels if _tells(level, measure)] for measure in MEASURES)
+    if len(total) == len(levels) or len(total) > len(output):
+        return total
+    return [{key: value for key, value in level.items() if key not in MEASURES[0]} for level in output]
 
 
 def _json(text: str) -> list[dict[str, Any]]:
@@ -77,7 +120,7 @@ def _document(document: Any) -> list[dict[str, Any]]:
     if not isinstance(document, dict):
         return []
     if isinstance(document.get("levels"), list):
-        return [dict(level) for level in document["levels"] if isinstance(level, dict) and level.get("concurrency")]
+        return [dict(level) for level in document["levels"] if isinstance(level, dict)]
     if isinstance(document.get("benchmarks"), list):
         return [level for item in document["benchmarks"] if (level := _guidellm(item)) is not None]
     level = _flat(document)
@@ -129,14 +172,14 @@ def _mean(metric: Any) -> float | None:
         return None
     inner = metric.get("successful", metric)
     value = inner.get("mean") if isinstance(inner, dict) else None
-    return float(value) if isinstance(value, (int, float)) else None
+    return _finite(value)
 
 
 def _first(source: dict[str, Any], names: tuple[str, ...]) -> float | None:
     for name in names:
-        value = source.get(name)
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
+        value = _finite(source.get(name))
+        if value is not None:
+            return value
     return None
 
 
@@ -169,6 +212,6 @@ def _csv(text: str) -> list[dict[str, Any]]:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text.strip().replace("_", ""))
+        return _finite(float(text.strip().replace("_", "")))
     except ValueError:
         return None
