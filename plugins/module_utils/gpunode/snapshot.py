@@ -8,8 +8,12 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from .shapes import MEASUREMENT, PAIR, ShapeError, check
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from .shapes import Shape
 
 SCHEMA: Final = "gpunode.snapshot/1"
 PAIR_STATUSES: Final = ("ok", "corrupt", "hang", "no-access", "error", "skipped")
@@ -160,12 +164,8 @@ def validate(data: Any) -> dict[str, Any]:
         _part(data["container"], "container.")
     _expect(data, "measured", list, "")
     for index, pair in enumerate(data.get("measured") or []):
-        _pair(pair, f"measured[{index}]")
-    for kind in ("host", "patterns"):
-        entries = (data.get("measurement") or {}).get(kind)
-        for index, entry in enumerate(entries if isinstance(entries, list) else []):
-            if isinstance(entry, dict):
-                _measures(entry, f"measurement.{kind}[{index}]")
+        check_pair(pair, f"measured[{index}]")
+    check_measurement(data.get("measurement") or {}, MEASUREMENT)
     return data
 
 
@@ -193,12 +193,28 @@ def _part(data: Mapping[str, Any], where: str) -> None:
                 _expect(result, key, expected, f"{where}commands[{line!r}].")
 
 
-def _pair(pair: Any, where: str) -> None:
+def check_measurement(measurement: Any, shape: Shape) -> None:
+    """Raise SnapshotError when what is known about a measurement is of another shape or tells rates that no measurement gives."""
+    try:
+        check(measurement, shape, "measurement")
+    except ShapeError as error:
+        raise SnapshotError(str(error)) from None
+    for kind in ("host", "patterns"):
+        for index, entry in enumerate(measurement.get(kind) or []):
+            _measures(entry, f"measurement.{kind}[{index}]")
+
+
+def check_pair(pair: Any, where: str) -> None:
+    """Raise SnapshotError when ``pair`` is no measured pair."""
     if not isinstance(pair, dict):
         raise SnapshotError(f"{where} is {_kind(pair)}, expected dict")
     for key in ("src", "dst"):
         if not isinstance(pair.get(key), int) or isinstance(pair[key], bool) or pair[key] < 0:
             raise SnapshotError(f"{where}.{key} is {pair.get(key)!r}, expected the index of a GPU")
+    try:
+        check(pair, PAIR, where)
+    except ShapeError as error:
+        raise SnapshotError(str(error)) from None
     _measures(pair, where)
     for key in ("can_access", "data_ok"):
         if not isinstance(pair.get(key), bool | None):

@@ -204,7 +204,7 @@ def test_a_rate_that_no_measurement_gives_is_refused(healthy, tmp_path, key, rat
 @pytest.mark.parametrize("kind", ["host", "patterns"])
 def test_rates_beside_the_pairs_are_refused_too(healthy, tmp_path, kind):
     place = tmp_path / "measured.json"
-    place.write_text(f'{{"pairs": [], "{kind}": ["?", {{"total_gbps": NaN}}]}}')
+    place.write_text(f'{{"pairs": [], "{kind}": [{{}}, {{"total_gbps": NaN}}]}}')
     assert f"measurement.{kind}[1].total_gbps is nan" in run("--snapshot", healthy, "--measured", place).stderr
 
 
@@ -312,7 +312,7 @@ def test_junit_tells_how_long_it_took(healthy):
     healthy.write_text(json.dumps(data))
     suite = ET.fromstring(run("--snapshot", healthy, "--output", "junit").stdout)[0]
     assert (suite.get("time"), suite[0].get("time"), suite[-1].get("time")) == ("2.500", "0.050", "1.900")
-    data["measurement"]["elapsed_s"] = "?"
+    del data["measurement"]["elapsed_s"]
     healthy.write_text(json.dumps(data))
     assert ET.fromstring(run("--snapshot", healthy, "--output", "junit").stdout)[0].get("time") == "0.600"
 

@@ -32,8 +32,7 @@ def junit(result: dict[str, Any]) -> str:
         name, seconds = f"pair GPU{pair['src']}->GPU{pair['dst']}", (pair.get("elapsed_ms") or 0.0) / 1000
         cases.append(Case(name, status, pair["status"], str(pair.get("reason") or ""), seconds))
     whole = {"fail": FAILURE, "unknown": ERROR}.get(result["verdict"], "passed")
-    elapsed = (result.get("measurement") or {}).get("elapsed_s")
-    rest = (elapsed if isinstance(elapsed, int | float) else 0.0) - sum(case.seconds for case in cases)
+    rest = float((result.get("measurement") or {}).get("elapsed_s") or 0.0) - sum(case.seconds for case in cases)
     cases.append(Case("verdict", whole, result["verdict"], "could not tell what was asked" if whole == ERROR else "", max(rest, 0.0)))
     suite = f"verify-p2p {result.get('host') or 'node'}" + (" (simulated)" if result["simulated"] else "")
     return render_junit(suite, cases, result.get("collected_at"))

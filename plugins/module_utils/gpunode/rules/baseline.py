@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
+from ..shapes import BASELINE, ShapeError, check
 from ..snapshot import SCHEMA as SNAPSHOT_SCHEMA
-from ..snapshot import Snapshot
+from ..snapshot import Snapshot, SnapshotError, check_measurement, check_pair
 from ..state import State
 from .environment import environment
 from .pcie import link_widths
@@ -57,16 +59,36 @@ def load(text: str) -> dict[str, Any]:
     """Read a baseline file; a saved snapshot serves as one too. Raises BaselineError for anything else."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+        if isinstance(data, dict) and data.get("schema") == SNAPSHOT_SCHEMA:
+            return build(State(Snapshot(data)), str(data.get("collected_at", "")))
+    except SnapshotError as error:
+        raise BaselineError(str(error)) from None
+    except (ValueError, RecursionError) as error:
         raise BaselineError(f"not JSON: {error}") from None
-    if isinstance(data, dict) and data.get("schema") == SNAPSHOT_SCHEMA:
-        return build(State(Snapshot(data)), str(data.get("collected_at", "")))
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
         raise BaselineError(f"schema is {data.get('schema')!r}" if isinstance(data, dict) else "not a JSON object")
-    for key, kind in (("environment", dict), ("gpus", list), ("pairs", list)):
-        if not isinstance(data.get(key), kind):
-            raise BaselineError(f"{key} is {type(data.get(key)).__name__}, expected {kind.__name__}")
+    for key in ("environment", "gpus", "pairs"):
+        if data.get(key) is None:
+            raise BaselineError(f"it has no {key}")
+    try:
+        check(data, BASELINE, "")
+        for index, pair in enumerate(data["pairs"]):
+            check_pair(pair, f"pairs[{index}]")
+        check_measurement(data.get("measurement") or {}, BASELINE["measurement"])
+    except (ShapeError, SnapshotError) as error:
+        raise BaselineError(str(error)) from None
+    _check_topology(data.get("topology"))
     return data
+
+
+def _check_topology(topology: dict[str, Any] | None) -> None:
+    """Raise BaselineError for a matrix that does not fit its labels."""
+    if topology is None:
+        return
+    gpus, rows, matrix = (topology.get(key) or [] for key in ("gpus", "rows", "matrix"))
+    labels = all(re.fullmatch(r"GPU\d+", label) for label in [*gpus, *rows])
+    if not labels or len(matrix) != len(rows) or any(len(row) != len(gpus) for row in matrix):
+        raise BaselineError("topology.matrix does not fit its labels")
 
 
 def is_foreign(state: State, baseline: Mapping[str, Any]) -> bool:

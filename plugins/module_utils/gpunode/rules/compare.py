@@ -71,7 +71,7 @@ def _gpus(state: State, baseline: Mapping[str, Any]) -> Iterator[Finding]:
 
 def _topology(state: State, baseline: Mapping[str, Any], told: str) -> Iterator[Finding]:
     before = baseline.get("topology")
-    if not before or state.topology is None:
+    if not before or not before.get("matrix") or state.topology is None:
         return
     fewer: dict[str, list[tuple[int, int]]] = {}
     other: dict[str, list[tuple[int, int]]] = {}
@@ -168,8 +168,8 @@ def _patterns(state: State, baseline: Mapping[str, Any], tolerance_pct: float, t
             yield Finding(
                 "p2p-slower-than-baseline",
                 ERROR,
-                f"pattern {pattern['name']}",
-                f"the pattern {pattern['name']} is slower than in the baseline",
+                f"pattern {pattern.get('name')}",
+                f"the pattern {pattern.get('name')} is slower than in the baseline",
                 "; ".join(part for part in (f"{then:.1f} -> {now:.1f} GB/s in sum", told) if part),
                 "look at what changed first; then at uplinks of switches and the link between the sockets",
             )
@@ -198,7 +198,7 @@ def _host_copies(state: State, baseline: Mapping[str, Any], tolerance_pct: float
 def _without(state: State, baseline: Mapping[str, Any]) -> Iterator[Finding]:
     """What was measured now and compared with nothing, because the baseline does not have it: silence would read as 'no slower'."""
     before = {(pair["src"], pair["dst"]): pair for pair in baseline["pairs"] if pair.get("status") == "ok"}
-    known = known_pairs(baseline)
+    known = known_pairs(baseline) & before.keys()
     pairs = [pair for pair in state.pairs or [] if pair.status == "ok"]
     alone = [pair for pair in pairs if (pair.src, pair.dst) not in (before if state.is_light(pair) or not pair.copy_gbps else known)]
     if alone:
@@ -219,7 +219,7 @@ def _without(state: State, baseline: Mapping[str, Any]) -> Iterator[Finding]:
     ]
     measurement = baseline.get("measurement") or {}
     patterns = {pattern.get("name") for pattern in measurement.get("patterns") or []}
-    new = [str(pattern["name"]) for pattern in state.patterns if pattern.get("total_gbps") and pattern.get("name") not in patterns]
+    new = [str(pattern.get("name")) for pattern in state.patterns if pattern.get("total_gbps") and pattern.get("name") not in patterns]
     also += (
         [f"pattern{'s' if len(new) > 1 else ''} {', '.join(new[:2])}" + (f" and {len(new) - 2} more" if len(new) > 2 else "")]
         if new

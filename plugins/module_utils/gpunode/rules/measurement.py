@@ -62,12 +62,12 @@ def _fatal(state: State) -> Iterator[Finding]:
     if not has_failed(state):
         return
     fatal = fatal_of(state)
-    where = state.snapshot.measurement.get("where") or "where it was measured"
+    where = state.snapshot.measurement.get("where")
     yield Finding(
         "cuda-failed",
         ERROR,
-        str(where),
-        f"CUDA does not start in {where}",
+        str(where or "host"),
+        f"CUDA does not start in {where}" if where else "CUDA does not start",
         str(fatal.get("summary", "")),
         _CUDA_REMEDIES.get(str(fatal["code"]), _CUDA_REMEDY),
         "NVIDIA CUDA release notes, known issue on HMM and KASLR",

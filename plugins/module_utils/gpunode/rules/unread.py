@@ -129,6 +129,13 @@ def _settings(state: State) -> Iterator[Finding]:
 
 def _bus(state: State) -> Iterator[Finding]:
     if not state.gpus:
+        if state.count:
+            yield unknown(
+                "PCI addresses",
+                "where the GPUs are on the PCI bus could not be read: IOMMU, ACS, links and PCIe errors are not judged",
+                "/sys/bus/pci/devices, lspci -vvv, nvidia-smi -q: none tells",
+                "lspci -Dnn -d 10de:",
+            )
         return
     blind = [gpu.name for gpu in state.gpus if iommu_type(state, gpu.bdf) is None]
     if blind:

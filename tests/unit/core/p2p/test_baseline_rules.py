@@ -94,7 +94,7 @@ def test_rates_of_a_light_baseline_are_not_compared(node, before):
 
 def test_patterns(node, before):
     before["measurement"]["patterns"] = [{"name": "ring", "total_gbps": 300.0}, {"name": "gone"}]
-    node.data["measurement"]["patterns"] = [{"name": "ring", "status": "ok", "total_gbps": 200.0}, {"name": "new"}, "?"]
+    node.data["measurement"]["patterns"] = [{"name": "ring", "status": "ok", "total_gbps": 200.0}, {"name": "new"}]
     assert node.only("p2p-slower-than-baseline", before).subject == "pattern ring"
 
 
@@ -226,6 +226,7 @@ def test_boot_image_alone_is_no_change_of_the_command_line(node, before):
 def test_load_takes_baselines_and_snapshots(node, before):
     assert load(json.dumps(before)) == before
     assert load(json.dumps(node.data))["pairs"] == before["pairs"]
+    assert load(json.dumps(before | {"topology": None}))["topology"] is None
 
 
 @pytest.mark.parametrize(
@@ -234,6 +235,40 @@ def test_load_takes_baselines_and_snapshots(node, before):
 def test_load_refuses_by_name(text):
     with pytest.raises(BaselineError):
         load(text)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"gpus": None}, "it has no gpus"),
+        ({"gpus": [5]}, "gpus[0] is int, expected dict"),
+        ({"gpus": [{"uuid": {}}]}, "gpus[0].uuid is dict, expected str"),
+        ({"environment": {"kernel": 7}}, "environment['kernel'] is int, expected str"),
+        ({"pairs": [5]}, "pairs[0] is int, expected dict"),
+        ({"pairs": [{"src": "a", "dst": 1}]}, "pairs[0].src is 'a'"),
+        ({"pairs": [{"src": 0, "dst": 1, "copy_gbps": -1}]}, "pairs[0].copy_gbps is -1: no measurement gives that"),
+        ({"measurement": {"patterns": [{"total_gbps": float("nan")}]}}, "measurement.patterns[0].total_gbps is nan"),
+        ({"topology": {"gpus": ["GPU0"], "rows": ["GPU0"], "matrix": [[]]}}, "topology.matrix does not fit its labels"),
+        ({"topology": {"gpus": ["NIC0"], "rows": ["GPU0"], "matrix": [["X"]]}}, "topology.matrix does not fit its labels"),
+        ({"topology": {"matrix": [["X"]]}}, "topology.matrix does not fit its labels"),
+    ],
+)
+def test_a_baseline_of_another_shape_is_refused_by_its_place(before, change, why):
+    with pytest.raises(BaselineError) as caught:
+        load(json.dumps(before | change))
+    assert why in str(caught.value)
+
+
+def test_a_snapshot_that_is_none_is_no_baseline():
+    with pytest.raises(BaselineError, match="measured is int"):
+        load('{"schema": "gpunode.snapshot/1", "measured": 5}')
+
+
+def test_pairs_that_were_not_ok_are_no_baseline(node, before):
+    before["pairs"][0]["status"] = "error"
+    assert node.only("baseline-incomplete", before).subject == "GPU0->GPU1"
+    before["topology"] = {}
+    assert "topology-changed" not in node.found(load(json.dumps(before)))
 
 
 def test_baseline_of_nothing(make):

@@ -315,7 +315,7 @@ def test_cache_that_says_yes_where_data_is_lost(node):
 
 
 def test_numbers_of_a_container_that_has_only_some(node):
-    node.data["measurement"]["gpus"] = [{"index": 0, "bus_id": "0000:81:00.0"}, {"index": 1, "bus_id": "0000:A1:00.0"}, {"index": 2}, "?"]
+    node.data["measurement"]["gpus"] = [{"index": 0, "bus_id": "0000:81:00.0"}, {"index": 1, "bus_id": "0000:A1:00.0"}, {"index": 2}]
     node.data["measured"] = [
         {"src": 0, "dst": 1, "status": "ok", "copy_gbps": 53.0, "data_ok": True},
         {"src": 1, "dst": 0, "status": "hang"},
@@ -337,6 +337,7 @@ def test_cuda_does_not_start(node):
         assert word in node.only("cuda-failed").remedy
     del node.data["measurement"]["where"]
     assert node.judge().exit_code == 1
+    assert (node.only("cuda-failed").subject, node.only("cuda-failed").summary) == ("host", "CUDA does not start")
 
 
 def test_worker_that_cannot_be_killed(node):
@@ -464,7 +465,7 @@ def test_host_copies(node):
     assert (finding.severity, finding.subject) == ("warning", "GPU3")
     host_copies(node, data_ok=False)
     assert node.only("p2p-corrupt").subject == "GPU3"
-    node.data["measurement"]["host"] = [{"gpu": 0, "status": "skipped"}, "?"]
+    node.data["measurement"]["host"] = [{"gpu": 0, "status": "skipped"}]
     assert node.found() == {}
 
 

@@ -55,6 +55,31 @@ def test_rates_that_no_measurement_gives(rate):
         load(f'{{"measured": [{{"src": 0, "dst": 1, "staged_gbps": {rate}}}]}}')
 
 
+@pytest.mark.parametrize(
+    ("measurement", "why"),
+    [
+        ({"patterns": ["?"]}, "measurement.patterns[0] is str, expected dict"),
+        ({"host": 5}, "measurement.host is int, expected list"),
+        ({"host": [None]}, "measurement.host[0] is null"),
+        ({"links": {"0000:01:00.0": "?"}}, "measurement.links['0000:01:00.0'] is str, expected list"),
+        ({"links": {"0000:01:00.0": [{"max_link_speed": "fast"}]}}, "max_link_speed is str, expected int or float"),
+        ({"stuck": [{"gpus": [[1]]}]}, "measurement.stuck[0].gpus[0] is list, expected int"),
+        ({"gpus": [{"index": True}]}, "measurement.gpus[0].index is bool, expected int"),
+        ({"fatal": "x"}, "measurement.fatal is str, expected dict"),
+    ],
+)
+def test_a_measurement_of_another_shape_is_refused_by_its_place(measurement, why):
+    with pytest.raises(SnapshotError) as caught:
+        Snapshot({"measurement": measurement})
+    assert why in str(caught.value)
+
+
+def test_a_pair_of_another_shape():
+    with pytest.raises(SnapshotError, match=r"measured\[0\].path is list, expected str"):
+        Snapshot({"measured": [{"src": 0, "dst": 1, "path": []}]})
+    Snapshot({"measured": [{"src": 0, "dst": 1, "path": None}]})
+
+
 def test_not_json():
     with pytest.raises(SnapshotError, match="not JSON"):
         load("{")

@@ -179,6 +179,11 @@ def test_a_kind_that_is_empty_leaves_nothing_unsaid(node, kind, subjects):
     assert subjects <= set(unknowns(node.judge()))
 
 
+def test_gpus_of_which_no_address_is_known(node):
+    node.data = {"commands": {"nvidia-smi topo -m": node.commands["nvidia-smi topo -m"]}}
+    assert "IOMMU, ACS, links and PCIe errors are not judged" in unknowns(node.judge())["PCI addresses"].summary
+
+
 def test_links_that_nothing_tells(node):
     node.smi("Link Width\n                Max                       : 16x\n", "Link Width\n", 1)
     node.commands.pop("lspci -vvv")
