@@ -16,7 +16,7 @@ import pytest
 from gpunode_tools.collect import machines
 from gpunode_tools.collect.errors import UnreachableError
 from gpunode_tools.collect.ssh import SshMachine, Target
-from gpunode_tools.collect.ssh_errors import why_no_connection
+from gpunode_tools.collect.ssh_errors import why_no_connection, why_no_key
 
 
 class Server(paramiko.ServerInterface):
@@ -95,7 +95,7 @@ def port(keys):
                 transport = paramiko.Transport(connection)
                 transport.add_server_key(keys["host"])
                 server = Server(keys["user"])
-                transport.start_server(server=server)
+                transport.start_server(threading.Event(), server)  # without waiting: a client that goes away ends nothing
                 threading.Thread(target=forward, args=(transport, server), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
@@ -265,12 +265,28 @@ def test_a_key_with_a_passphrase_is_named(target, tmp_path):
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", locked], check=True)
     target.identities = [str(locked)]
     assert f"{locked} has a passphrase: unlock it in an agent, ssh-add {locked}" in refused(target, tmp_path)[0]
-    for text in ("-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n", "-----BEGIN X-----\nabc\n"):
-        locked.write_text(text, encoding="latin-1")
-        assert ("has a passphrase" in refused(target, tmp_path)[0]) == ("ENCRYPTED" in text)
-    locked.write_bytes(b"\xff\x00")
+
+
+@pytest.mark.parametrize(
+    ("text", "locked"),
+    [
+        (b"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n", True),
+        (b"-----BEGIN X-----\nabc\n", False),
+        (b"\xff\x00", False),
+    ],
+)
+def test_which_key_files_want_a_passphrase(tmp_path, text, locked):
+    (tmp_path / "key").write_bytes(text)
+    told = why_no_key([str(tmp_path / "key"), str(tmp_path / "none")])
+    assert ("has a passphrase: unlock it" in told) == locked
+    assert ("give yours to the host with ssh-copy-id" in told) != locked
+
+
+def test_a_key_file_that_is_none_is_wrong_input(target, tmp_path):
+    (tmp_path / "key").write_bytes(b"\xff\x00")
+    target.identities = [str(tmp_path / "key")]
     words, code = refused(target, tmp_path)
-    assert words.startswith(f"one of these is no private key: {locked}")
+    assert words.startswith(f"one of these is no private key: {tmp_path}/key")
     assert code == 2
 
 
