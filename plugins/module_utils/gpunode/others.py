@@ -43,6 +43,10 @@ def _from_nvbandwidth(run: NvBandwidth) -> dict[str, Any]:
     if waived and not pairs:
         measurement["fatal"] = {"where": "nvbandwidth", "code": None, "name": "", "summary": f"nvbandwidth waived {', '.join(waived)}"}
         measurement["waived"] = True
+    elif not pairs:
+        begun = [name for name, case in run.tests.items() if not case.complete]
+        why = run.error or (f"it ended in the test {begun[-1]}" if begun else f"it ran {', '.join(run.tests)} and no copies between GPUs")
+        measurement["fatal"] = {"where": "nvbandwidth", "code": None, "name": "", "summary": f"nvbandwidth brought no pair: {why}"}
     for pair in pairs.values():
         pair.update(can_access=True, data_ok=True, status="ok")  # it verifies what it copies, unless told not to
     return {"measured": list(pairs.values()), "measurement": measurement}

@@ -112,3 +112,21 @@ def test_the_matrix_tells_of_access_where_the_lines_are_missing():
     text += P2P.split("CANNOT Access Peer Device=0\n")[1]
     pairs = {(pair["src"], pair["dst"]): pair["status"] for pair in measured_by_others(text)["measured"]}
     assert pairs == {(0, 1): "no-access", (1, 0): "ok"}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("Running device_to_device_memcpy_write_ce.\nERROR: CUDA_ERROR_LAUNCH_FAILED\n", "ERROR: CUDA_ERROR_LAUNCH_FAILED"),
+        ("Running device_to_device_memcpy_write_ce.\nInvalid value\n", "it ended in the test device_to_device_memcpy_write_ce"),
+        (
+            "Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n 0 1\n0 26.00 26.00\n",
+            "it ran host_to_device_memcpy_ce and no copies between GPUs",
+        ),
+    ],
+)
+def test_a_run_without_pairs_says_why(make, text, why):
+    host = make(2)
+    nvbandwidth(host, HEAD + text)
+    assert host.judge().exit_code == 3
+    assert host.only("not-readable").evidence == f"nvbandwidth brought no pair: {why}"
