@@ -24,8 +24,8 @@ from typing import Any, Final
 from sglang_wheels import ROOT, VERSIONS, wheel
 
 TARGET: Final = ROOT / "plugins/module_utils/gpunode/sglang/flags_data.py"
-DUMP: Final = r'''
-"""Print sglang's flags as JSON; run in an interpreter of its own with the wheel's folder as the argument."""
+PARSER: Final = r'''
+"""Make sglang's own parser; run in an interpreter of its own with the wheel's folder and that of msgspec as arguments."""
 import argparse, importlib.abc, importlib.machinery, json, sys, types
 
 root, msgspec = sys.argv[1:3]
@@ -105,6 +105,10 @@ from sglang.srt.server_args import ServerArgs
 
 parser = argparse.ArgumentParser(add_help=False)
 ServerArgs.add_cli_args(parser)
+'''
+DUMP: Final = (
+    PARSER
+    + r"""
 flags = {}
 for action in parser._actions:
     choices = sorted(map(str, action.choices)) if action.choices is not None and type(action.choices) is not type(parser) else None
@@ -122,24 +126,46 @@ for action in parser._actions:
         "required": bool(action.required),
     }
 print(json.dumps(flags))
-'''
+"""
+)
+"""Prints the flags as JSON."""
+JUDGE: Final = (
+    PARSER
+    + r"""
+import contextlib, io
+
+for line in sys.stdin:
+    with contextlib.redirect_stderr(io.StringIO()):
+        try:
+            parser.parse_args(json.loads(line))
+            sys.__stdout__.write("taken\n")
+        except SystemExit:
+            sys.__stdout__.write("refused\n")
+"""
+)
+"""Says of each line of standard input, a list of words in JSON, whether the parser takes it."""
 
 
-def dump(version: str) -> dict[str, dict[str, Any]]:
-    """Flags of one version: primary name to what its own parser says of it."""
+def run(version: str, program: str, given: str = "") -> str:
+    """What one of the programs above prints for a version."""
     import msgspec
 
     with tempfile.TemporaryDirectory() as folder:
         with zipfile.ZipFile(wheel(version)) as archive:
-            parsers = registered_parsers(archive)
             wanted = ("sglang/srt/server_args.py", "sglang/srt/environ.py", "sglang/srt/arg_groups/")
             archive.extractall(folder, [name for name in archive.namelist() if name.startswith(wanted)])
-        packages = str(Path(msgspec.__file__).parent.parent)
-        command = [sys.executable, "-I", "-c", DUMP, folder, packages]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = [sys.executable, "-I", "-c", program, folder, str(Path(msgspec.__file__).parent.parent)]
+        result = subprocess.run(command, capture_output=True, text=True, check=False, input=given)
     if result.returncode:
         raise SystemExit(f"sglang {version}: its parser does not run: {result.stderr.strip().splitlines()[-1]}")
-    flags: dict[str, dict[str, Any]] = json.loads(result.stdout.splitlines()[-1])
+    return result.stdout
+
+
+def dump(version: str) -> dict[str, dict[str, Any]]:
+    """Flags of one version: primary name to what its own parser says of it."""
+    with zipfile.ZipFile(wheel(version)) as archive:
+        parsers = registered_parsers(archive)
+    flags: dict[str, dict[str, Any]] = json.loads(run(version, DUMP).splitlines()[-1])
     for flag, names in parsers.items():
         if flags[flag]["choices"] is not None:  # a registry that the stand-ins for torch and others leave empty
             flags[flag]["choices"] = sorted({*flags[flag]["choices"], *names})

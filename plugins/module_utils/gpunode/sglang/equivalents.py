@@ -1,4 +1,4 @@
-"""What people write for another engine, or from memory, and what sglang calls it: flags of vLLM, values by their common names."""
+"""What people write for another engine, for a release of old, or from memory, and what sglang calls it now."""
 
 from __future__ import annotations
 
@@ -37,7 +37,56 @@ VLLM = {
     "--tokenizer": "Use --tokenizer-path.",
     "--use-v2-block-manager": "Leave it out.",
 }  # fmt: skip
-"""Flags of vLLM's server and what to write instead. A release of sglang that knows a flag of the name wins over this table."""
+"""Flags of vLLM's server and what to write instead. A release of sglang that knows a flag of the name wins over these tables."""
+
+TGI = {
+    "--max-batch-prefill-tokens": "Use --max-prefill-tokens.",
+    "--max-concurrent-requests": "Use --max-running-requests.",
+    "--max-input-length": "Use --context-length.",
+    "--max-input-tokens": "Use --context-length.",
+    "--num-shard": "Use --tp-size.",
+    "--sharded": "Use --tp-size.",
+}
+"""Flags of text-generation-inference."""
+
+LLAMA_CPP = {
+    "--ctx-size": "Use --context-length.",
+    "--flash-attn": "Leave it out, or use --attention-backend.",
+    "--n-gpu-layers": "Leave it out: sglang keeps the whole model on the GPUs.",
+    "--parallel": "Use --max-running-requests.",
+    "--split-mode": "Use --tp-size.",
+}
+"""Flags of llama.cpp's server."""
+
+TENSORRT_LLM = {
+    "--kv_cache_free_gpu_memory_fraction": "Use --mem-fraction-static.",
+    "--max_batch_size": "Use --max-running-requests.",
+    "--max_num_tokens": "Use --max-prefill-tokens.",
+    "--max_seq_len": "Use --context-length.",
+}
+"""Flags of TensorRT-LLM's server."""
+
+OLDER = {
+    "--disable-disk-cache": "Leave it out.",
+    "--disable-flashinfer": "Use --attention-backend triton.",
+    "--disable-flashinfer-sampling": "Use --sampling-backend pytorch.",
+    "--disable-mla": "Leave it out.",
+    "--disable-regex-jump-forward": "Leave it out.",
+    "--enable-deepep-moe": "Use --moe-a2a-backend deepep.",
+    "--enable-ep-moe": "Use --ep-size.",
+    "--enable-flashinfer-cutlass-moe": "Use --moe-runner-backend flashinfer_cutlass.",
+    "--enable-flashinfer-mla": "Use --attention-backend flashinfer.",
+    "--enable-flashinfer-trtllm-moe": "Use --moe-runner-backend flashinfer_trtllm.",
+    "--enable-flashmla": "Use --attention-backend flashmla.",
+    "--enable-llama4-multimodal": "Use --enable-multimodal.",
+    "--enable-mla": "Leave it out.",
+    "--enable-triton-kernel-moe": "Use --moe-runner-backend triton_kernel.",
+    "--file-storage-pth": "Use --file-storage-path.",
+    "--schedule-heuristic": "Use --schedule-policy.",
+}
+"""Flags that releases of sglang before the first of the tables had, as older recipes have them."""
+
+OTHERS = (("vLLM", VLLM), ("text-generation-inference", TGI), ("llama.cpp", LLAMA_CPP), ("TensorRT-LLM", TENSORRT_LLM))
 
 VALUES = {
     ("--dtype", "bf16"): "bfloat16",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from .flags_data import FLAGS, VERSIONS
@@ -55,6 +56,7 @@ def index_of(version: str) -> int:
     return VERSIONS.index(plain)
 
 
+@cache
 def flags_of(version: str) -> dict[str, Flag]:
     """Every flag of a release by each of its spellings."""
     index = index_of(version)

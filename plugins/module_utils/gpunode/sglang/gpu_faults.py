@@ -230,6 +230,21 @@ FAULTS: tuple[GpuFault, ...] = (
         patch="transformers-for-glm5",
     ),
     GpuFault(
+        "shared-experts-fusion", "error", (), OLDEST, "0.5.17",
+        lambda launched: launched.plain_shared_expert and not launched.has("--disable-shared-experts-fusion")
+        and "flashinfer_trtllm" not in launched.values("--moe-runner-backend"),
+        "The NVFP4 checkpoints of GLM-5.1 and 5.2 keep the shared expert in bf16: fused, loading ends with `3072 ... must match ... 6144`.",
+        "Add --disable-shared-experts-fusion, or use 0.5.18 or newer.", "sgl-project/sglang#29562, #29580; model cards",
+    ),
+    GpuFault(
+        "mtp-weights-missing", "warning", (), OLDEST, "",
+        lambda launched: "lukealonso/glm-5-nvfp4" in launched.model and "mtp" not in launched.model
+        and launched.last("--speculative-algorithm").upper() in {"EAGLE", "NEXTN"}
+        and not launched.has("--speculative-draft-model-path"),
+        "This checkpoint declares a draft layer and ships no weights of it: speculation drafts nothing that is right.",
+        "Use festr2/GLM-5-NVFP4-MTP, or leave --speculative-algorithm out.", "local-inference-lab/rtx6kpro, models/glm5.md",
+    ),
+    GpuFault(
         "outlines-left-out", "warning", (), OLDEST, "", lambda launched: "outlines" in launched.values("--grammar-backend"),
         "outlines 0.1.11 has no wheel for Python 3.13 (Debian 13): there a release has none, and the first request with a grammar fails.",
         "Leave --grammar-backend out (xgrammar), or run the release with Python 3.11 or 3.12.", "outlines-core 0.1.26 on the package index",

@@ -63,6 +63,11 @@ class Launched:
         return bool(backends & set(_DENSE_MLA)) or any("$" in backend for backend in backends)
 
     @property
+    def plain_shared_expert(self) -> bool:
+        """The model's name says an NVFP4 checkpoint of GLM-5.1 or newer, whose shared expert is not quantised."""
+        return "nvfp4" in self.model and any(part in self.model for part in ("glm-5.1", "glm-5.2", "glm5.1", "glm5.2"))
+
+    @property
     def fp8_moe(self) -> bool:
         """The model's name says a mixture of experts quantised to FP8."""
         return "fp8" in self.model and any(part in self.model for part in _FP8_MOE)

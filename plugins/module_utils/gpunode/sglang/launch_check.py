@@ -6,9 +6,10 @@ import re
 from typing import TYPE_CHECKING
 
 from ..findings import ERROR, INFO, UNKNOWN, WARNING, Finding
-from .equivalents import VALUES, VLLM
+from .equivalents import OLDER, OTHERS, VALUES
 from .flag_values import FLOATS, INTEGERS, SECRET_FLAGS, templated, wrong
 from .flags import Flag, flags_of, history, index_of, nearest, prefix_matches
+from .flags_data import VERSIONS
 from .forks import CHOICES, at_home, owner_of_flag
 from .launch import Launched
 from .launch_rules import rules
@@ -78,6 +79,10 @@ def _is_flag(word: str) -> bool:
     return bool(re.match(r"^--?[A-Za-z]", word))
 
 
+def _ends_values(word: str) -> bool:
+    return word == "--" or _is_flag(word)
+
+
 class _Reader:
     """Reads words as argparse would and keeps what it finds on the way."""
 
@@ -105,7 +110,7 @@ class _Reader:
             flag = self.flags[found[0]] if len(targets) == 1 else None
             taken = [attached] if equals else []
             limit = 0 if equals or (flag and flag.switch) else (None if flag is None or flag.many else 1)
-            while position < len(arguments) and not _is_flag(arguments[position]) and (limit is None or len(taken) < limit):
+            while position < len(arguments) and not _ends_values(arguments[position]) and (limit is None or len(taken) < limit):
                 taken.append(arguments[position])
                 position += 1
             if flag is None:
@@ -153,7 +158,12 @@ class _Reader:
         self.findings.append(Finding("flag-value", ERROR, name, summary, f"{name} {value}", remedy))
 
     def _stray(self, word: str) -> None:
-        if not word.strip():
+        if not word:
+            summary = "An empty word in quotes, as a variable without a value leaves it, is an argument: `unrecognized arguments`."
+            self.findings.append(
+                Finding("launch-stray-word", ERROR, '""', summary, '""', "Leave the variable out, or write it without quotes.")
+            )
+        elif not word.strip():
             summary = (
                 "A blank or a comment follows a backslash at the end of a line: the line is not continued, sglang gets a blank as an "
                 "argument and ends with `unrecognized arguments`; the flags on the lines below are never passed."
@@ -165,7 +175,11 @@ class _Reader:
             summary = f"{word} is a variable: what it adds to the launch cannot be told."
             remedy = "Give its value with --define NAME=VALUE, or check the line that really runs."
             self.findings.append(Finding("launch-variable", UNKNOWN, word, summary, word, remedy, required=True))
-        elif word != "--":
+        elif word == "--":
+            self.findings.append(
+                Finding("launch-stray-word", ERROR, word, "What follows -- is no flag to sglang: it ends the start.", word, "Remove it.")
+            )
+        else:
             summary = f"{word} belongs to no flag: sglang ends with `unrecognized arguments`."
             self.findings.append(Finding("launch-stray-word", ERROR, word, summary, word, "Remove it."))
 
@@ -182,9 +196,13 @@ class _Reader:
         if past is not None and index_of(past.first) > index_of(version):
             summary = f"{name} came with sglang {past.first}; {version} does not know it."
             return Finding("flag-too-new", ERROR, name, summary, name, f"Use sglang {past.first} or newer, or leave it out.")
-        if name in VLLM:
-            summary = f"{name} is a flag of vLLM: sglang {version} ends with `unrecognized arguments`."
-            return Finding("flag-unknown", ERROR, name, summary, name, VLLM[name])
+        for engine, table in OTHERS:
+            if name in table:
+                summary = f"{name} is a flag of {engine}: sglang {version} ends with `unrecognized arguments`."
+                return Finding("flag-unknown", ERROR, name, summary, name, table[name])
+        if name in OLDER:
+            summary = f"{name} was removed before sglang {VERSIONS[0]}; {version} ends with `unrecognized arguments`."
+            return Finding("flag-removed", ERROR, name, summary, name, OLDER[name])
         owner = owner_of_flag(name)
         if owner and at_home(name, self.entry):
             return Finding("flag-of-wrapper", INFO, name, f"{name} belongs to {owner}.", name)
@@ -195,7 +213,8 @@ class _Reader:
         if meant:
             summary = f"sglang {version} does not know {name}; {meant} was probably meant."
             return Finding("flag-misspelt", ERROR, name, summary, name, f"Write {meant}.")
-        return Finding("flag-unknown", ERROR, name, f"sglang {version} does not know {name}, nor does any release.", name, "Leave it out.")
+        summary = f"sglang {version} does not know {name}, nor does any release from {VERSIONS[0]} on."
+        return Finding("flag-unknown", ERROR, name, summary, name, "Leave it out.")
 
     def _foreign(self, subject: str, what: str, evidence: str) -> Finding:
         if self.stock:

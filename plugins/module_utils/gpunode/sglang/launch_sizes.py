@@ -18,11 +18,15 @@ _REPLICAS_AND_ATTENTION = "0.5.22"
 _OWN_GROUP = {"deepep", "mooncake", "flashinfer", "mori", "nixl", "ascend_fuseep"}
 """All-to-all backends that set the expert-parallel size to the tensor-parallel size themselves."""
 _LAST_PORT = 65535
+_COUNTS = (
+    "--tp-size", "--pp-size", "--dp-size", "--ep-size", "--attn-dp-size", "--nnodes", "--page-size", "--max-running-requests",
+    "--max-total-tokens", "--context-length",
+)  # fmt: skip
 
 
 def size_rules(launched: Launched, version: str) -> list[Finding]:
     """Findings about sizes that do not go together, in reading order."""
-    return [*_parallel(launched, version), *_nodes(launched), *_gpus(launched), *_memory(launched), *_names(launched)]
+    return [*_counts(launched), *_parallel(launched, version), *_nodes(launched), *_gpus(launched), *_memory(launched), *_names(launched)]
 
 
 def _conflict(subject: str, summary: str, remedy: str, source: str = _SOURCE) -> Finding:
@@ -33,6 +37,14 @@ def attention_width(launched: Launched) -> int:
     """Into how many groups data-parallel attention is asked to divide; 1 without it."""
     wide = launched.number("--attn-dp-size") or 1
     return (launched.number("--dp-size") or 1) if launched.has("--enable-dp-attention") and wide == 1 else wide
+
+
+def _counts(launched: Launched) -> Iterator[Finding]:
+    for flag in _COUNTS:
+        number = launched.number(flag)
+        if number is not None and number < 1:
+            summary = f"{flag} {number} is no count: it must be 1 or more."
+            yield Finding("flag-value", ERROR, flag, summary, "", f"Write {flag} 1 or more, or leave it out.")
 
 
 def _parallel(launched: Launched, version: str) -> Iterator[Finding]:
@@ -111,6 +123,12 @@ def _memory(launched: Launched) -> Iterator[Finding]:
     port = launched.number("--port")
     if port is not None and not 1 <= port <= _LAST_PORT:
         yield Finding("flag-value", ERROR, "--port", f"--port {port} is no port.", "", f"Choose one from 1 to {_LAST_PORT}.")
+    meeting = launched.last("--dist-init-addr").rpartition(":")[2]
+    for flag, other in (("--nccl-port", launched.last("--nccl-port")), ("--dist-init-addr", meeting)):
+        if port is not None and other == str(port):
+            yield _conflict(
+                flag, f"{flag} takes port {port}, which --port gives to the API: `address already in use`.", "Take another.", ""
+            )
 
 
 def _names(launched: Launched) -> Iterator[Finding]:

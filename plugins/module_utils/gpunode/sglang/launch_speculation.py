@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..findings import ERROR, INFO, WARNING, Finding
+from ..findings import ERROR, INFO, UNKNOWN, WARNING, Finding
 from .flags import index_of
 
 if TYPE_CHECKING:
@@ -19,6 +19,17 @@ _SOURCE = "sglang, srt/server_args.py"
 _HOOK = "sglang wheels 0.5.8.post1 to 0.5.23, the handler of speculative decoding"
 _EAGLE_FAMILY = {"EAGLE", "EAGLE3", "NEXTN", "STANDALONE"}
 _NEEDS_DRAFT = {"EAGLE3", "STANDALONE", "DFLASH"}
+_KNOWN = {*_EAGLE_FAMILY, "DFLASH", "DSPARK", "FROZEN_KV_MTP", "NGRAM", "NONE", "UNO"}
+"""Algorithms of all releases; a plugin may register more (srt/speculative/spec_info.py)."""
+_ELSEWHERE = {
+    "MTP": "NEXTN",
+    "DEEPSEEK_MTP": "NEXTN",
+    "EAGLE2": "EAGLE",
+    "DRAFT_MODEL": "STANDALONE",
+    "LOOKAHEAD": "NGRAM",
+    "PROMPT_LOOKUP": "NGRAM",
+}
+"""What other engines call an algorithm."""
 _PIPELINE_SINCE = "0.5.21"
 """First release in which pipeline parallelism and EAGLE go together, on nodes of disaggregated prefill (arg_groups/validation_hook.py)."""
 _SHAPE = ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-num-draft-tokens")
@@ -29,7 +40,7 @@ def speculation_rules(launched: Launched, version: str) -> list[Finding]:
     algorithm = launched.last("--speculative-algorithm").upper()
     if not algorithm:
         return list(_without(launched))
-    return [*_shape(launched, algorithm), *_company(launched, algorithm, version), *_requests(launched)]
+    return [*_named(algorithm), *_shape(launched, algorithm), *_company(launched, algorithm, version), *_requests(launched)]
 
 
 def _without(launched: Launched) -> Iterator[Finding]:
@@ -37,6 +48,17 @@ def _without(launched: Launched) -> Iterator[Finding]:
     if idle and not launched.open_ended and not launched.has("--speculative-algorithm"):
         summary = f"{', '.join(idle)}: nothing is speculated without --speculative-algorithm."
         yield Finding("flag-no-effect", WARNING, idle[0], summary, "", "Add --speculative-algorithm, or leave them out.", _SOURCE)
+
+
+def _named(algorithm: str) -> Iterator[Finding]:
+    flag = "--speculative-algorithm"
+    if algorithm in _ELSEWHERE:
+        summary = f"{algorithm} is no algorithm of sglang: the start ends with `Unknown speculative algorithm name`."
+        yield Finding("flag-value", ERROR, flag, summary, algorithm, f"Write {_ELSEWHERE[algorithm]}.", _HOOK)
+    elif algorithm not in _KNOWN and "$" not in algorithm and "{{" not in algorithm:
+        summary = f"{algorithm} is no algorithm of sglang's own; only a plugin that is installed beside it could bring it."
+        remedy = f"Choose one of {', '.join(sorted(_KNOWN - {'NONE', 'FROZEN_KV_MTP'}))}."
+        yield Finding("flag-value", UNKNOWN, flag, summary, algorithm, remedy, _HOOK, required=True)
 
 
 def _shape(launched: Launched, algorithm: str) -> Iterator[Finding]:

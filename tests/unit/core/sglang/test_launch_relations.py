@@ -131,3 +131,37 @@ def test_no_more_ranks_than_gpus(line: str, version: str, visible: str, short: b
     for variable in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"):
         findings = judge(line, version, "", {variable: visible})
         assert any("invalid device ordinal" in finding.summary for finding in findings) is short
+
+
+@pytest.mark.parametrize(
+    ("line", "expected", "remedy"),
+    [
+        ("--enable-ep-moe", ("flag-removed", "--enable-ep-moe"), "Use --ep-size."),
+        ("--enable-flashinfer-cutlass-moe", ("flag-removed", "--enable-flashinfer-cutlass-moe"), "Use --moe-runner-backend"),
+        ("--num-shard 4", ("flag-unknown", "--num-shard"), "Use --tp-size."),
+        ("--ctx-size 4096", ("flag-unknown", "--ctx-size"), "Use --context-length."),
+        ("--max_batch_size 8", ("flag-unknown", "--max_batch_size"), "Use --max-running-requests."),
+        ("--speculative-algorithm MTP --max-running-requests 8", ("flag-value", "--speculative-algorithm"), "Write NEXTN."),
+        ("--tp-size 0", ("flag-value", "--tp-size"), "Write --tp-size 1"),
+        ("--context-length -1", ("flag-value", "--context-length"), "Write --context-length 1"),
+        ("--port 30000 --nccl-port 30000", ("flag-conflict", "--nccl-port"), "Take another."),
+        ("''", ("launch-stray-word", '""'), "Leave the variable out"),
+        ("-- --tp-size 4", ("launch-stray-word", "--"), "Remove it."),
+        ("--model-path zai/GLM-5.2-NVFP4", ("shared-experts-fusion", "model"), "Add --disable-shared-experts-fusion"),
+    ],
+)
+def test_one_error_with_its_remedy(line: str, expected: tuple[str, str], remedy: str) -> None:
+    (finding,) = [finding for finding in judge(line, "0.5.17") if finding.severity == ERROR]
+    assert (finding.id, finding.subject) == expected
+    assert finding.remedy.startswith(remedy)
+
+
+def test_an_algorithm_that_a_plugin_may_bring_is_unknown() -> None:
+    findings = [finding for finding in judge("--speculative-algorithm OURS", "0.5.23") if finding.subject == "--speculative-algorithm"]
+    assert [finding.severity for finding in findings] == ["unknown", "warning"]
+
+
+def test_a_checkpoint_without_its_draft_layer_is_told() -> None:
+    line = "--model-path lukealonso/GLM-5-NVFP4 --speculative-algorithm EAGLE"
+    assert ("mtp-weights-missing", "model") in found(WARNING, line, "0.5.23")
+    assert ("mtp-weights-missing", "model") not in found(WARNING, f"{line} --speculative-draft-model-path y", "0.5.23")
