@@ -57,7 +57,7 @@ def test_the_check_refuses_what_the_parser_refuses(version: str) -> None:
     lines = [["--model-path", "x", *line(rng, flags)] for _ in range(LINES)]
     told = sglang_flags.run(version, sglang_flags.JUDGE, "\n".join(json.dumps(words) for words in lines)).split()
     assert len(told) == LINES
-    assert {"taken": 100, "refused": 100}.items() <= {word: min(100, told.count(word)) for word in told}.items()
+    assert min(told.count("taken"), told.count("refused")) >= 50
     wrong = []
     for words, verdict in zip(lines, told, strict=True):
         found = {
