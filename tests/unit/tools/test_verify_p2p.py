@@ -161,6 +161,19 @@ def test_baseline_saved_only_when_healthy(healthy, broken, tmp_path):
     assert run("--snapshot", healthy, "--baseline", place).exit_code == 0
 
 
+def test_a_baseline_of_some_pairs_is_saved_with_a_word(healthy, tmp_path):
+    place = tmp_path / "baseline.json"
+    assert "it has rates" not in run("--snapshot", healthy, "--save-baseline", place).stderr
+    data = json.loads(healthy.read_text())
+    del data["measured"][2:]
+    data["measurement"]["pairs"] = "0:1,0:2"
+    healthy.write_text(json.dumps(data))
+    assert (
+        "it has rates of 2 of 12 pairs, later runs are compared for those only"
+        in run("--snapshot", healthy, "--save-baseline", place).stderr
+    )
+
+
 def test_baseline_names_what_became_slower(healthy, tmp_path):
     place = tmp_path / "baseline.json"
     run("--snapshot", healthy, "--save-baseline", place)

@@ -273,7 +273,7 @@ def read_baseline(place: str | None, machine: Machine | None) -> dict[str, Any] 
 
 
 def _save(judgement: Judgement, options: dict[str, Any], machine: Machine | None) -> None:
-    from gpunode.rules.baseline import build
+    from gpunode.rules.baseline import build, known_pairs
     from gpunode.snapshot import dump, redact
     from gpunode_tools.report.files import OutputError, write_atomically
 
@@ -286,7 +286,8 @@ def _save(judgement: Judgement, options: dict[str, Any], machine: Machine | None
     if judgement.exit_code != 0 and not options["force"]:
         say(f"verify-p2p: the baseline was not saved: the node is not healthy ({judgement.verdict}); --force saves it anyway")
         return
-    text = json.dumps(build(judgement.state, str(data.get("collected_at", ""))), indent=1) + "\n"
+    baseline = build(judgement.state, str(data.get("collected_at", "")))
+    text = json.dumps(baseline, indent=1) + "\n"
     if place or machine is None:
         write_atomically(place, text)
     else:
@@ -295,6 +296,11 @@ def _save(judgement: Judgement, options: dict[str, Any], machine: Machine | None
         if code != 0:
             raise OutputError(f"{BASELINE} could not be written: {error.strip()}")
     say(f"verify-p2p: baseline saved to {place or BASELINE}")
+    rates, pairs = len(known_pairs(baseline)), (judgement.state.count or 0) * ((judgement.state.count or 0) - 1)
+    if rates < pairs:
+        say(
+            f"verify-p2p: it has rates of {rates} of {pairs} pairs, later runs are compared for those only"
+        )
 
 
 def _outputs(judgement: Judgement, options: dict[str, Any]) -> list[Callable[[], None]]:
