@@ -298,9 +298,7 @@ def _save(judgement: Judgement, options: dict[str, Any], machine: Machine | None
     say(f"verify-p2p: baseline saved to {place or BASELINE}")
     rates, pairs = len(known_pairs(baseline)), (judgement.state.count or 0) * ((judgement.state.count or 0) - 1)
     if rates < pairs:
-        say(
-            f"verify-p2p: it has rates of {rates} of {pairs} pairs, later runs are compared for those only"
-        )
+        say(f"verify-p2p: it has rates of {rates} of {pairs} pairs, later runs are compared for those only")
 
 
 def _outputs(judgement: Judgement, options: dict[str, Any]) -> list[Callable[[], None]]:
