@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from gpunode.sglang.launch_text import Launch, NoLaunchError, extract, from_words, shown_gpus
 from gpunode.sglang.launch_words import split_words
+from gpunode.sglang.variables import without_statements
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +32,7 @@ def _from_yaml(text: str) -> Iterator[Launch]:
     except yaml.YAMLError:
         return
     for document in documents:
+        yield from _settings(document)
         yield from _walk(document)
 
 
@@ -80,10 +83,32 @@ def _with(launches: list[Launch], environment: dict[str, str]) -> Iterator[Launc
 
 def _words(value: object) -> list[str]:
     if isinstance(value, str):
+        value = _plain(value)
         return split_words(value.replace("\\\n", " ")) if "\n" not in value.strip() else [value]
     if isinstance(value, list):
-        return [str(item) for item in value if item is not None]
+        return [_plain(str(item)) for item in value if item is not None]
     return []
+
+
+def _plain(text: str) -> str:
+    """A word as the container gets it: compose writes ``$$`` for a shell's ``$``, Helm puts its values in."""
+    return without_statements(text).replace("$$", "$")
+
+
+def _settings(document: object) -> Iterator[Launch]:
+    """The file of ``--config``: a mapping of flags, of which sglang makes words as they stand (srt/utils/server_args_config_parser.py)."""
+    if not isinstance(document, dict) or not {"model-path", "model_path"} & set(document):
+        return
+    words: list[str] = []
+    for name, value in document.items():
+        flag = f"--{name}"
+        if isinstance(value, bool):
+            words += [flag] if value else []
+        elif isinstance(value, list):
+            words += [flag, *(str(item) for item in value)]
+        elif value is not None:
+            words += [flag, json.dumps(value) if isinstance(value, dict) else str(value)]
+    yield Launch("", tuple(words))
 
 
 def _environment(value: Any) -> dict[str, str]:

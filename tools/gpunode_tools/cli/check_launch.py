@@ -41,7 +41,12 @@ def parse_pairs(context: click.Context, parameter: click.Parameter, values: Sequ
     default="",
     help="GPU architecture: sm90, sm100, sm120 ... Without it, faults of GPUs are skipped.",
 )
-@click.option("--file", "file", metavar="FILE|-", help="Read a command line, a script, a systemd unit, a compose or Kubernetes file.")
+@click.option(
+    "--file",
+    "file",
+    metavar="FILE|-",
+    help="Read a command line, a script, a systemd unit, a compose or Kubernetes file, a Dockerfile, a file of --config.",
+)
 @click.option(
     "--define", "defines", multiple=True, callback=parse_pairs, metavar="NAME=VALUE", help="Value of a shell variable in the launch."
 )

@@ -253,6 +253,9 @@ class _Reader:
             # sglang looks for the word itself before its parser runs (prepare_server_args).
             summary = f"sglang reads the file of --config only where the flag stands in full as a word of its own: {name} is ignored."
             add(Finding("flag-value", ERROR, name, summary, name, "Write --config FILE, in two words."))
+        elif flag.name == "--config" and taken and not unresolved(taken[0]) and not taken[0].lower().endswith((".yaml", ".yml")):
+            summary = f"sglang takes a file of --config only when its name ends with .yaml or .yml, not {taken[0]}."
+            add(Finding("flag-value", ERROR, name, summary, taken[0], "Rename the file."))
         for value in taken if not flag.switch else ():
             finding = self._value(name, flag, value)
             if finding is not None:

@@ -10,14 +10,17 @@ _DESCRIPTOR = re.compile(r"(?<=\s)\d(?=>>?\s?[&\w./$-])")
 """The 2 of ``2>&1``: no word of its own, unlike the 2 of ``--tp-size 2 > log``."""
 _DEMAND = re.compile(r"\$\{([A-Za-z_]\w*):?\?[^}]*\}")
 """A variable that must be set, with the message for when it is not."""
-_COMMAND = re.compile(r"\$\(([^()]*)\)|`((?:(?!sglang)[^`\n])*)`")
-"""What a command prints, unless the command in back quotes is the launch itself, quoted in a text."""
+_IF_SET = re.compile(r"\$\{([A-Za-z_]\w*):?\+[^{}]*\}")
+"""Words that a shell puts in where a variable is set."""
+_COMMAND = re.compile(r"\$\(\(([^\n]*?)\)\)|\$\(([^()]*)\)|`((?:(?!sglang)[^`\n])*)`")
+"""What a shell counts, what a command prints, unless the command in back quotes is the launch itself, quoted in a text."""
 ASSIGNMENT = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 
 def split_words(line: str) -> list[str]:
     """Words as a shell splits them; a quote that is never closed ends with the text."""
-    line = _COMMAND.sub(lambda match: "$(" + re.sub(r"\W+", "_", match[1] or match[2] or "") + ")", _DEMAND.sub(r"${\1}", line))
+    line = _IF_SET.sub(r"${\1+}", _DEMAND.sub(r"${\1}", line))
+    line = _COMMAND.sub(lambda match: "$(" + re.sub(r"\W+", "_", match[1] or match[2] or match[3] or "") + ")", line)
     line = _DESCRIPTOR.sub("", line)
     for ending in ("", '"', "'"):
         with contextlib.suppress(ValueError):

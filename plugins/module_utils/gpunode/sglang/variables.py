@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _REFERENCE = re.compile(
-    r"\$(?:\{(?P<braced>[A-Za-z_]\w*)(?::?[-=](?P<default>[^}]*)|:?\?[^}]*)?\}|\((?P<kubernetes>[A-Za-z_]\w*)\)|(?P<plain>[A-Za-z_]\w*)"
+    r"\$(?:\{(?P<braced>[A-Za-z_]\w*)(?::?[-=](?P<default>[^}]*)|:?\?[^}]*|(?P<base>##\*/))?\}|\((?P<kubernetes>[A-Za-z_]\w*)\)|(?P<plain>[A-Za-z_]\w*)"
     r"|(?P<other>[({@*0-9]))|\{\{(?P<template>[\w.]+)\}\}"
 )
 _ALONE = re.compile(r"\$(?:[A-Za-z_]\w*|\{[A-Za-z_]\w*(?::?[-=?][^}]*)?\})|\{\{[\w.]+\}\}")
@@ -23,7 +23,7 @@ def expand(word: str, known: Mapping[str, str]) -> str:
     def value(match: re.Match[str]) -> str:
         name = match["braced"] or match["plain"] or match["kubernetes"] or match["template"]
         if name and name in known and not _REFERENCE.search(known[name]):
-            return known[name]
+            return known[name].rpartition("/")[2] if match["base"] else known[name]
         if match["default"] is not None:
             return match["default"]
         return match[0]
