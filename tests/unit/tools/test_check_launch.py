@@ -129,6 +129,8 @@ RESERVED = "    deploy: {resources: {reservations: {devices: [{driver: nvidia, c
         ("a: {image: lmsysorg/sglang, args: [--model-path, x, --tp-sizes, '8']}\n", {"--tp-sizes"}),
         ("a: {image: vllm/vllm-openai, args: [--model, x, --max-model-len, '8']}\n", {"launch"}),
         ("a: {command: [sglang, serve, --model-path, $(M), --tp-sise, '1'], env: [{name: M, value: x}]}\n", {"--tp-sise"}),
+        ("a:\n  command: >\n    sglang serve --model-path x \\\n    --tp-size 2\n", {"--tp-size"}),
+        ("a:\n  command: |\n    sglang serve --model-path x \\\n    --tp-size 2\n", set()),
         ("a: {environment: [M=x], command: 'sh -c \"sglang serve --model-path $${M} --tp-sise 2\"'}\n", {"--tp-sise"}),
         ("a: {command: [sglang, serve, --model-path, '{{ .Values.m }}', --tp-size, '{{ .Values.tp }}']}\n", {"--tp-size"}),
         ("model-path: x\ntp-size: 8\nenable-metrics: true\ncuda-graph-config: {decode: {max_bs: 8}}\ndisable-radix-cache: false\n", set()),

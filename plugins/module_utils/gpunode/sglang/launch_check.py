@@ -138,7 +138,15 @@ class _Reader:
         return self.flags[found.pop()] if len(found) == 1 else None
 
     def _dashed(self, word: str) -> str:
-        """The word with two dashes where it begins with typographic ones, which is a finding."""
+        """The flag that was meant where a blank or typographic dashes stand before its name, which is a finding."""
+        if word[:1].isspace() and _is_flag(word.lstrip()):
+            summary = (
+                f"{word.lstrip()} has a blank before it, as a backslash makes it that no line end follows"
+                " (in folded YAML, `>`, there is none): sglang ends with `unrecognized arguments`."
+            )
+            remedy = "Leave the backslashes out of folded text, or use a list of words."
+            self.findings.append(Finding("launch-continuation", ERROR, word.lstrip(), summary, word.lstrip(), remedy))
+            return word.lstrip()
         plain = _DASHES.sub("--", word)
         if plain != word:
             summary = f"{word} begins with a typographic dash, as web pages make it of two: sglang ends with `unrecognized arguments`."

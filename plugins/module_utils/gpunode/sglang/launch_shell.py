@@ -74,7 +74,8 @@ class Shell:
     def __init__(self, text: str) -> None:
         self.arrays: dict[str, list[str]] = {}
         self.variables: dict[str, str] = {}
-        self.text = text if is_unit(text) else self._take_arrays(text)
+        self.unit = is_unit(text)
+        self.text = text if self.unit else self._take_arrays(text)
 
     def _take_arrays(self, text: str) -> str:
         kept, position = "", 0

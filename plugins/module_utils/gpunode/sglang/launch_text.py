@@ -10,7 +10,12 @@ from .launch_shell import Shell, logical_lines
 from .launch_words import ASSIGNMENT, assignments, split_words
 from .variables import without_statements
 
-_ENTRY = re.compile(r"^(?:.*/)?(?:sglang(?:_router)?\.launch_server|launch_server\.py|dynamo\.sglang\S*)$")
+_MODULE = re.compile(r"^(?:sglang(?:_router)?\.launch_server|dynamo\.sglang\S*)$")
+_SCRIPT = re.compile(r"^(?:.*/)?launch_server\.py$")
+_PYTHON = re.compile(r"^(?:.*/)?python[\d.]*$|^-[uOBEsS]+$")
+_TALK = re.compile(r"^(?:.*/)?(?:echo|printf|log\w*|p?kill|pkill|pgrep|killall\w*|grep|ps)$")
+"""Commands that name a launch and start none."""
+_SETTING = re.compile(r"^[A-Z]\w*=")
 _DOCKERFILE = re.compile(r"(?m)^FROM\s+\S")
 _END = re.compile(r"^(?:[;&|]{1,2}|\d?>{1,2}.*|<.*|&>.*|done|fi|then)$")
 
@@ -57,10 +62,14 @@ def extract(text: str) -> list[Launch]:
             continue
         if setting:
             body = setting[2]
+        elif shell.unit and _SETTING.match(line):
+            continue
         if shell.assign(body):
             environment.update(shell.variables)
             continue
         words = shell.elements(split_words(body))
+        if words and _TALK.match(words[1] if words[0] == "sudo" and len(words) > 1 else words[0]):
+            continue
         entry = _find_entry(words)
         if entry is None:
             continue
@@ -110,9 +119,10 @@ def from_words(words: list[str]) -> list[Launch]:
 def _find_entry(words: list[str]) -> tuple[int, str] | None:
     """Index of the first argument and the entry's name."""
     for index, word in enumerate(words):
-        if _ENTRY.match(word):
+        before = words[index - 1] if index else ""
+        if (_MODULE.match(word) and before == "-m") or (_SCRIPT.match(word) and (not before or _PYTHON.match(before))):
             return index + 1, word
-        if word.rsplit("/", 1)[-1] == "sglang" and words[index + 1 : index + 2] == ["serve"]:
+        if word.rsplit("/", 1)[-1] == "sglang" and words[index + 1 : index + 2] == ["serve"] and _serves(words[index + 2 :]):
             return index + 2, "sglang serve"
         # The whole command as one quoted word: bash -c "python -m sglang.launch_server ..."
         if " " in word and "\n" not in word.strip() and ("sglang.launch_server" in word or "sglang serve" in word):
@@ -122,6 +132,12 @@ def _find_entry(words: list[str]) -> tuple[int, str] | None:
                 words[index : index + 1] = inner
                 return index + found[0], found[1]
     return None
+
+
+def _serves(words: list[str]) -> bool:
+    """Whether ``sglang serve`` with these words is a command, not a sentence about it."""
+    arguments = _arguments(words)
+    return not arguments or any(word[:1] in "-$" for word in arguments) or (len(arguments) == 1 and "/" in arguments[0])
 
 
 def _arguments(words: list[str]) -> list[str]:

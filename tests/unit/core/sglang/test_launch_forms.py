@@ -109,6 +109,24 @@ def test_forms(text: str, expected: set[tuple[str, str]]) -> None:
     assert told(text) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'echo "Starting sglang.launch_server on port 30000"\n{RUN}\n',
+        f'pkill -f sglang.launch_server || true\nsudo pkill -f "python3 -m sglang.launch_server"\n{RUN}\n',
+        (f"[Unit]\nDescription=runs sglang.launch_server for GLM\n[Service]\nExecStart={RUN}\n"
+        "ExecStop=/bin/pkill -f 'python3 -m sglang.launch_server'\n"),
+        f"sglang.launch_server is still supported, but sglang serve is recommended; see launch_server.py.\n    {RUN}\n",
+        f"vllm serve x --max-model-len 10\n{RUN}\n",
+        "sglang serve org/model\n",
+        "python3 -u /sgl-workspace/sglang/python/sglang/launch_server.py --model-path x\n",
+    ],
+)  # fmt: skip
+def test_what_only_names_a_launch_is_none(text: str) -> None:
+    assert len(extract(text)) == 1
+    assert told(text) == set()
+
+
 def test_a_dockerfile_sets_the_environment() -> None:
     (launch,) = extract(DOCKERFILE)
     assert launch.environment == {"SGLANG_ENABLE_DEEP_GEMM": "1", "HF_HOME": "/models"}
