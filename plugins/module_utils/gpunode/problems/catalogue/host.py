@@ -175,12 +175,14 @@ PROBLEMS = (
             Sign(r"Nouveau kernel driver is currently in use by your system"),
             Sign(r"another driver .{0,60}may be (?:already )?(?:bound|controlling|driving)|NVRM: .{0,80}driver such as: (?:NVRM: )?rivafb"),
             Sign(r"Kernel driver in use: (?P<driver>nouveau|nova_core)"),
+            Sign(r"GPU [\da-f:.]+ is already bound to (?P<driver>nouveau|nova_core)"),
             Sign(
                 r"nouveau [\da-f:.]+: (?:gr|fifo|bus|DRM): .{0,60}\b(?:fail(?:ed|ure)?|error|timeout)",
             ),
         ),
         shows=(
             "NVRM: The NVIDIA probe routine was not called for 3 device(s).",
+            "NVRM: GPU 0000:01:00.0 is already bound to nouveau.",
             "ERROR: The Nouveau kernel driver is currently in use by your system.  This driver is incompatible with the NVIDIA driver",
         ),
         unlike=("nouveau 0000:04:00.0: NVIDIA GB205 (1b5000a1)", "Kernel modules: nvidiafb, nouveau, nvidia"),

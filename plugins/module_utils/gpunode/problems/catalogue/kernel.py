@@ -325,10 +325,15 @@ PROBLEMS = (
         signs=(
             Sign(r"(?<!cgroup\s)Out of memory: Kill(?:ed)? process (?P<pid>\d+)"),
             Sign(r"oom-kill:constraint=CONSTRAINT_NONE"),
+            Sign(r"systemd-oomd\S*: Killed \S+ due to memory"),
+            Sign(r"Killed \S+\.(?:service|scope|slice) due to memory (?:used|pressure)"),
             Sign(r"\binvoked oom-killer: ", not_near=(r"CONSTRAINT_MEMCG|Memory cgroup out of memory",), within=150),
             Sign(r"page allocation failure: order:\d+"),
         ),
-        shows=("Out of memory: Killed process 71102 (sglang::schedul) total-vm:981216332kB, anon-rss:412331100kB, file-rss:0kB",),
+        shows=(
+            "Out of memory: Killed process 71102 (sglang::schedul) total-vm:981216332kB, anon-rss:412331100kB, file-rss:0kB",
+            "systemd-oomd[700]: Killed /system.slice/sglang.service due to memory used (991G) / total (1007G) and swap used being more than 90.00%",
+        ),
         unlike=(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
             "python3 invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0\nMemory cgroup out of memory: Killed process 21639 (python3)",

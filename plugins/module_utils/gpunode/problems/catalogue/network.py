@@ -168,10 +168,12 @@ PROBLEMS = (
                 r"\b(?:huggingface\.co|hf\.co)\b[^\n]{0,200}\b(?:Max retries exceeded|Connection (?:refused|timed out)|Read timed out|ConnectTimeout|Network is unreachable)"
             ),
             Sign(r"We couldn'?t connect to 'https://(?:huggingface|hf)"),
+            Sign(r"CAS service error : Reqwest(?:Middleware)? Error"),
         ),
         shows=(
             "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /api/models/org/model",
             "OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files.",
+            "RuntimeError: Data processing error: CAS service error : Reqwest Error: error sending request",
         ),
         unlike=("Fetching 78 files: 100%",),
         sources=("https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables",),

@@ -659,6 +659,37 @@ PROBLEMS = (
         explains=("server-ended", "server-killed"),
     ),
     Problem(
+        id="flags-contradict",
+        layer=SERVER,
+        title="sglang refuses flags that do not go together",
+        cause="Each flag is right by itself; the server's own checks refuse the combination before the model is loaded. The line names it.",
+        remedy="gpunode check-launch --sglang VERSION --gpu ARCH -- FLAGS names the pair and what to change; correct sglang_server_flags.",
+        signs=(
+            Sign(r"Unknown speculative algorithm name: (?P<algorithm>\S+)"),
+            Sign(r"served_model_name cannot contain a colon"),
+            Sign(
+                r"Pipeline parallelism (?:is not compatible with|currently only supports) [^\n]{0,80}(?:speculative decoding|overlap schedule|EAGLE)"
+            ),
+            Sign(r"chunked_prefill_size must be divisible by page_size"),
+            Sign(r"tp_size must be divisible by (?:number of nodes|attn_cp_size|moe_dp_size|attn_dp_size)"),
+            Sign(r"multi-node data[ -]parallel (?:is|replicas are) not supported"),
+            Sign(r"FlashInfer (?:Cutlass|TRTLLM|CuteDSL) MOE (?:currently )?supports only"),
+            Sign(r"The expert parallel size must be 1 or the same as the tensor parallel size"),
+            Sign(r"enable-hierarchical-cache and disable-radix-cache are mutually exclusive"),
+            Sign(r"Config file must be YAML format, got"),
+            Sign(r"--dp-size \d+ with --attn-dp-size \d+"),
+        ),
+        shows=(
+            "AssertionError: served_model_name cannot contain a colon (':') character. Invalid value: 'a:b'",
+            "AssertionError: chunked_prefill_size must be divisible by page_size",
+            "ValueError: Unknown speculative algorithm name: MTP",
+        ),
+        unlike=("Pipeline parallelism is enabled. pp_size=2",),
+        sources=("https://docs.sglang.ai/advanced_features/server_arguments.html",),
+        confidence=CERTAIN,
+        explains=("server-ended",),
+    ),
+    Problem(
         id="context-length-too-long",
         layer=SERVER,
         title="The context length asked for is longer than the model's",
