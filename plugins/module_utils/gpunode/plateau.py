@@ -47,9 +47,18 @@ def gains(points: Sequence[Point]) -> list[float]:
         elif t2 <= 0:
             found.append(-1.0)
         else:
-            power = math.log(t2 / t1) / math.log2(c2 / c1)
-            found.append(math.expm1(power) if power < MOST_POWER else math.inf)
+            found.append(_per_doubling(t2 / t1, math.log2(c2 / c1)))
     return found
+
+
+def _per_doubling(ratio: float, doublings: float) -> float:
+    """Gain of a step, also where its ends are too close or too far apart for a number."""
+    if ratio <= 0:
+        return -1.0
+    if doublings <= 0:
+        return math.inf if ratio > 1 else ratio - 1
+    power = math.log(ratio) / doublings
+    return math.expm1(power) if power < MOST_POWER else math.inf
 
 
 def knee(points: Sequence[Point], limit: float = KNEE_GAIN) -> float | None:

@@ -56,6 +56,19 @@ def test_collapse(points, collapse):
     assert plateau.collapse(points) == collapse
 
 
+@pytest.mark.parametrize(
+    ("points", "gain"),
+    [
+        ([(1, 100), (2, 110)], 0.10),
+        ([(0.5, 2.0), (1.0, 5e-324)], -1.0),
+        ([(8, 1.0), (8.000000000000002, 1e9)], float("inf")),
+        ([(5e-324, 1e-308), (1e9, 1e308)], float("inf")),
+    ],
+)
+def test_a_gain_is_a_number_however_far_apart_levels_are(points, gain):
+    assert plateau.gains(points) == [pytest.approx(gain)]
+
+
 def test_gain_is_per_doubling():
     assert plateau.gains([(1, 18), (8, 140)]) == pytest.approx([0.981], abs=0.001)
     assert plateau.gains([(0.5, 0), (1, 5)]) == [math.inf]
