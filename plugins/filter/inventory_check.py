@@ -1,0 +1,51 @@
+"""Filter over a host's variables: what no role knows and what no role can take."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "module_utils"))
+
+import yaml
+from ansible.errors import AnsibleError
+
+from gpunode import inventory_check
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+
+
+@cache
+def _specs() -> dict[str, dict[str, Any]]:
+    specs = {}
+    for file in sorted(ROLES.glob("*/meta/argument_specs.yml")):
+        described = yaml.safe_load(file.read_text(encoding="utf-8"))
+        specs[file.parent.parent.name] = described["argument_specs"]["main"].get("options") or {}
+    return specs
+
+
+def inventory_problems(variables: Mapping[str, Any]) -> list[str]:
+    """Sentences about ``hostvars[HOST]``: names with a role's prefix that no role has, and values that a role cannot take.
+
+    A value that depends on what is only known later is not judged here; the role judges it.
+    """
+    given = {}
+    for name in inventory_check.names_to_check(list(variables), _specs()):
+        try:
+            given[name] = variables[name]
+        except (AnsibleError, KeyError):
+            given[name] = None
+    return inventory_check.problems(given, _specs())
+
+
+class FilterModule:
+    """Filters of this file."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Names in templates."""
+        return {"inventory_problems": inventory_problems}
