@@ -44,7 +44,7 @@ def gains(points: Sequence[Point]) -> list[float]:
             raise ValueError(f"concurrency must grow from level to level, not go from {c1:g} to {c2:g}")
         if t1 <= 0:
             found.append(math.inf if t2 > 0 else 0.0)
-        elif t2 <= 0:
+        elif t2 / t1 <= 0:  # also a share too small for a number
             found.append(-1.0)
         else:
             found.append(_per_doubling(t2 / t1, math.log2(c2 / c1)))

@@ -196,3 +196,7 @@ def test_a_queue_behind_the_cap_names_it_although_noise_hides_the_knee():
     assert found["cause"] == "request-cap"
     assert "--max-running-requests from 32 to 128" in found["next_step"]
     assert found["undecided"] == [32, 64, 128]
+
+
+def test_a_loss_too_large_for_a_number_is_a_loss_of_everything() -> None:
+    assert plateau.gains([(0.5, 2.0), (1, 5e-324)]) == [-1.0]
