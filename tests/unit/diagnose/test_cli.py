@@ -12,7 +12,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gpunode.problems import CATALOGUE
+from gpunode_tools.cli import main
 from gpunode_tools.cli.diagnose import command
+from gpunode_tools.collect import ssh
+from gpunode_tools.collect.errors import UnreachableError
 from gpunode_tools.diagnose import node as nodes
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -55,13 +58,13 @@ def test_standard_input_and_json() -> None:
 def test_nothing_found_is_said() -> None:
     result = run("-", text="all is well\n")
     assert result.exit_code == 0
-    assert result.stdout == "PASS  No known problem found in 1 lines of standard input.\n"
+    assert result.stdout == "PASS  No known problem found in 1 line of standard input.\n"
 
 
 def test_harmless_lines_are_known_and_shown_when_asked() -> None:
     result = run("-", text=IGNORED + "\n")
     assert result.exit_code == 0
-    assert "1 kinds of harmless lines (--all shows them)" in result.stdout
+    assert "1 kind of harmless lines (--all shows them)" in result.stdout
     assert "harmless-ignored-import" not in result.stdout
     shown = run("-", "--all", text=IGNORED + "\n")
     assert shown.exit_code == 0
@@ -284,3 +287,24 @@ def test_remedies_name_variables_that_exist() -> None:
     for problem in CATALOGUE:
         named = set(re.findall(rf"\b(?:{roles})_[a-z_]+", f"{problem.cause} {problem.remedy} {problem.consequence}"))
         assert named <= known, (problem.id, named - known)
+
+
+@pytest.mark.parametrize("command_", ["diagnose", "verify-p2p"])
+def test_a_host_out_of_reach_says_which_inventory_was_read(command_: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise UnreachableError("ssh root@node-x:22: the name node-x is not known")
+
+    monkeypatch.setattr(ssh, "SshMachine", refuse)
+    monkeypatch.chdir(tmp_path)
+
+    def told(*more: str) -> str:
+        result = CliRunner().invoke(main, [command_, "--host", "node-x", *more])
+        assert result.exit_code == 3
+        return result.stderr
+
+    assert "no inventory was read, inventory/hosts.yml and inventory/hosts.yaml are not here: -i INVENTORY" in told()
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory/hosts.yml").write_text("all: {hosts: {other: {}}}\n")
+    assert "inventory inventory/hosts.yml was read and has no host node-x: -i INVENTORY for another one" in told()
+    (tmp_path / "mine.yml").write_text("all: {hosts: {node-x: {}}}\n")
+    assert "node-x is in inventory mine.yml: -i INVENTORY for another one" in told("-i", "mine.yml")

@@ -209,10 +209,17 @@ def connect(host: str | None, inventory: str | None) -> Machine:
         from gpunode_tools.collect.machines import LocalMachine
 
         return LocalMachine()
-    from gpunode_tools.collect.inventory import host_variables
+    from gpunode_tools.collect.errors import InputError, UnreachableError
+    from gpunode_tools.collect.inventory import known
     from gpunode_tools.collect.ssh import SshMachine, target_from_variables
 
-    return SshMachine(target_from_variables(host, host_variables(host, inventory)))
+    entry = known(host, inventory)
+    try:
+        return SshMachine(target_from_variables(host, entry.variables))
+    except InputError:
+        raise  # it names the file that is wrong
+    except UnreachableError as error:
+        raise UnreachableError(f"{error} ({entry.told(host)})") from None
 
 
 def read_text(path: str) -> str:

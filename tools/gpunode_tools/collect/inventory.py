@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,14 +26,37 @@ _OF_SSH: Final = frozenset(
 """What a connection is made from; others may be secrets, or templates that only a play can fill in."""
 
 
+@dataclass(frozen=True)
+class Known:
+    """What an inventory says of a host. ``path`` is empty where no inventory is there, ``found`` false where it does not name the host."""
+
+    path: str
+    found: bool
+    variables: dict[str, Any]
+
+    def told(self, name: str) -> str:
+        """Where the host's address is from, and how to name another inventory."""
+        if not self.path:
+            where = f"no inventory was read, {' and '.join(DEFAULT_INVENTORIES)} are not here"
+            return f"{where}: -i INVENTORY for one that knows {name}"
+        if not self.found:
+            return f"inventory {self.path} was read and has no host {name}: -i INVENTORY for another one"
+        return f"{name} is in inventory {self.path}: -i INVENTORY for another one"
+
+
 def host_variables(name: str, inventory: str | None) -> dict[str, Any]:
+    """Return the variables of ``name`` as `known` finds them."""
+    return known(name, inventory).variables
+
+
+def known(name: str, inventory: str | None) -> Known:
     """Return the variables of ``name``; empty when no inventory is there, so that ssh's own configuration decides.
 
     Raises UnreachableError when an inventory was named and does not know the host or cannot be read.
     """
     path = inventory or next((place for place in DEFAULT_INVENTORIES if Path(place).exists()), None)
     if path is None:
-        return {}
+        return Known("", found=False, variables={})
     try:
         os.stat(path)  # noqa: PTH116 - Path.exists hides why
     except FileNotFoundError:
@@ -43,7 +67,7 @@ def host_variables(name: str, inventory: str | None) -> dict[str, Any]:
     found = _by_ansible(str(tool), path, name) if tool.exists() else _by_files(Path(path), name)
     if found is None and inventory is not None:
         raise InventoryError(f"inventory {path} has no host {name}")
-    return found or {}
+    return Known(path, found=found is not None, variables=found or {})
 
 
 def _by_ansible(tool: str, path: str, name: str) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from gpunode.findings import EXIT_FINDING, EXIT_HEALTHY, EXIT_UNKNOWN, FAIL, PASS, UNKNOWN, WARN
-from gpunode_tools.report.terminal import SEVERITY_STYLES, VERDICT_STYLES, Paint, wrapped
+from gpunode_tools.report.terminal import SEVERITY_STYLES, VERDICT_STYLES, Paint, plural, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,13 +58,12 @@ def as_text(result: dict[str, Any], *, colour: bool) -> str:
     total = sum(source["lines"] for source in read)
     where = read[0]["name"] if len(read) == 1 else f"{len(read)} sources"
     roots = sum(not problem["because_of"] and problem["severity"] != "info" for problem in result["problems"])
-    said = f"{roots} known problem{'s' if roots != 1 else ''}" if roots else "No known problem found"
-    note = f"; {result['harmless']} kinds of harmless lines" if result["harmless"] else ""
+    said = plural(roots, "known problem") if roots else "No known problem found"
+    note = f"; {plural(result['harmless'], 'kind')} of harmless lines" if result["harmless"] else ""
     if result["harmless"] and not any(problem["severity"] == "info" for problem in result["problems"]):
         note += " (--all shows them)"
-    lines.append(
-        f"{paint(result['verdict'].upper(), VERDICT_STYLES[result['verdict']], 'bold')}  {said} in {total:,} lines of {where}{note}."
-    )
+    word = paint(result["verdict"].upper(), VERDICT_STYLES[result["verdict"]], "bold")
+    lines.append(f"{word}  {said} in {plural(total, 'line')} of {where}{note}.")
     return "\n".join(lines) + "\n"
 
 

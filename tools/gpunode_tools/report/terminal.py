@@ -34,6 +34,11 @@ def wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def plural(count: float, noun: str) -> str:
+    """A count with its noun: 1 line, 1,200 lines."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 class Paint:
     """Styles text when ``on``."""
 
