@@ -18,6 +18,7 @@ REVISION = "6944a23f9ffb9668ac970901526c6cc72c34f4e2"
 SHARDS = 8
 
 CONFIG: dict[str, Any] = {
+    "gpunode_simulated": True,  # reports of this checkpoint say so
     "architectures": ["GlmMoeDsaForCausalLM"],
     "model_type": "glm_moe_dsa",
     "vocab_size": 154880,

@@ -5,9 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .complete import INDEX
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+_REPOSITORY = "models--"
+DEPTH = 3
+"""Folders that `checkpoints_in` goes down: ~/.cache holds huggingface/hub/models--org--name, a folder of models org/name."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,15 @@ class Location:
     path: Path
     revision: str
     layout: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """A checkpoint that a folder holds. ``name`` is the repository id in a cache, else the path below the folder; ``root`` holds it."""
+
+    name: str
+    root: Path
+    location: Location
 
 
 class AmbiguousRevisionError(ValueError):
@@ -40,7 +55,7 @@ def cache_roots(environment: Mapping[str, str], home: Path) -> list[Path]:
 
 def repo_folder(repo_id: str) -> str:
     """Folder name of a repository in the cache: ``models--org--name``."""
-    return "models--" + repo_id.replace("/", "--")
+    return _REPOSITORY + repo_id.replace("/", "--")
 
 
 def _snapshot(repository: Path, revision: str) -> Location | None:
@@ -58,6 +73,49 @@ def _snapshot(repository: Path, revision: str) -> Location | None:
         names = ", ".join(folder.name for folder in found)
         raise AmbiguousRevisionError(f"{repository} has several snapshots ({names}) and no refs/main; name the revision")
     return Location(found[0], found[0].name, "cache") if found else None
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    """Many folders have a config.json; weights, or a download of them, make it a checkpoint's."""
+    return (folder / "config.json").is_file() and any(next(folder.glob(f"*{end}"), None) for end in (".safetensors", INDEX, ".incomplete"))
+
+
+def checkpoints_in(folder: Path, revision: str = "", depth: int = DEPTH) -> list[Found]:
+    """Every checkpoint in the folder: snapshots of the caches in it, and folders with config.json and weights, in the names' order.
+
+    Looks ``depth`` folders deep; what this user may not read holds nothing. Each snapshot of a repository whose current one is not known
+    is a checkpoint of its own.
+    """
+    found: list[Found] = []
+
+    def look(here: Path, left: int) -> None:
+        try:
+            inside = sorted(path for path in here.iterdir() if path.is_dir() and not path.name.startswith("."))
+        except OSError:
+            return
+        for path in inside:
+            try:
+                if path.name.startswith(_REPOSITORY):
+                    name = path.name[len(_REPOSITORY) :].replace("--", "/", 1)
+                    found.extend(Found(name, here, location) for location in _snapshots(path, revision))
+                elif _is_checkpoint(path):
+                    found.append(Found(str(path.relative_to(folder)), folder, Location(path, "", "folder")))
+                elif left > 1:
+                    look(path, left - 1)
+            except OSError:
+                continue
+
+    look(folder, depth)
+    return found
+
+
+def _snapshots(repository: Path, revision: str) -> list[Location]:
+    try:
+        location = _snapshot(repository, revision)
+    except AmbiguousRevisionError:
+        folders = sorted(path for path in (repository / "snapshots").iterdir() if path.is_dir())
+        return [Location(path, path.name, "cache") for path in folders]
+    return [location] if location else []
 
 
 def locate(name: str, roots: list[Path], revision: str = "") -> Location | None:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _MTP = re.compile(r"(?:^|\.)(?:mtp|nextn)(?:\.|_|$)|\.(?:eh_proj|enorm|hnorm)\b")
+SIMULATED_KEY = "gpunode_simulated"
+"""What a stand-in's config.json holds, so that nobody takes its weights for a model's."""
 INDEXER_SCALE_BYTES = 4
 """The indexer's cache holds one float32 scale beside its fp8 values (sglang: 128 + 4 bytes a token and layer for GLM-5)."""
 SPARSE_FP8_SCALES_BYTES = 16
@@ -63,6 +65,15 @@ def read_shape(path: Path) -> Shape:
     except (OSError, ValueError) as error:
         raise ValueError(f"{path / 'config.json'} cannot be read: {error}") from None
     return shape_of(config, _quantization_file(path), tensor_names(path))
+
+
+def is_simulated(path: Path) -> bool:
+    """Whether config.json says that a stand-in made the checkpoint; one that cannot be read says nothing."""
+    try:
+        config = json.loads((path / "config.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and config.get(SIMULATED_KEY) is True
 
 
 def tensor_names(path: Path) -> list[str] | None:
