@@ -9,9 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from gpunode_tools.cli import smoke as cli
+from gpunode_tools.report import smoke_html, smoke_text
 from gpunode_tools.smoke.dialects import Prompts, Shape
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -243,3 +246,43 @@ def test_framing(pieces, tokens):
 )
 def test_what_is_no_answer(pieces, kind):
     assert _scripted(pieces, 5)["errors"] == {kind: 2}
+
+
+# --- what is said while it runs ---------------------------------------------------------------------------------------
+
+
+def test_the_plan_and_each_level_are_said_before_they_begin(truth):
+    truth.reset(ttft_ms=10, itl_ms=1)
+    levels = ["--concurrency", "1,6", "--requests-per-slot", "4", "--output-len", "8", "--input-len", "20", "--repeats", "0"]
+    done = subprocess.run(
+        [sys.executable, "-m", "gpunode_tools", "smoke", "--url", truth.url, *levels],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    plan, *lines = [line for line in done.stderr.splitlines() if line.startswith(("plan", "level")) or "stream" in line]
+    assert plan == (
+        "plan: levels 1 (16 requests), 6 (24 requests), before each one warm-up request a stream; "
+        "20 tokens in and 8 out of each request, completions"
+    )
+    assert [line.split(":")[0].strip() for line in lines] == ["level 1", "1 stream", "level 6", "6 streams"]
+    assert lines[2] == "level 6: 24 requests"
+    assert "run and queue: each level's maximum, at different moments" in done.stdout
+
+
+def test_what_remains_is_told_only_once_the_level_knows_its_rate(monkeypatch):
+    monkeypatch.setattr(cli.time, "monotonic", lambda: 110.0)
+    plan = SimpleNamespace(concurrency=8, requests=40, duration_s=None)
+    level = SimpleNamespace(plan=plan, in_warmup=0, data=SimpleNamespace(started=100.0, completed=7, errors={}))
+    assert cli.remaining(level) == ""
+    level.data.completed, level.data.errors = 9, {"http-500": 1}
+    assert cli.remaining(level) == ", about 30 s left at its rate so far"
+    level.in_warmup = 3
+    assert cli.remaining(level) == ""
+    timed = SimpleNamespace(plan=SimpleNamespace(concurrency=8, requests=None, duration_s=60.0), in_warmup=0, data=level.data)
+    assert cli.remaining(timed) == ", 50 s left"
+
+
+def test_every_report_says_what_running_and_queued_are(truth, smoke):
+    truth.reset(ttft_ms=10, itl_ms=1)
+    result, _ = smoke(truth.url, requests_per_level=16)
+    assert "run and queue: each level's maximum, at different moments" in smoke_text.render(result, colour=False)
+    assert "Running and queued: each level&#x27;s maximum, at different moments" in smoke_html.render(result)

@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -323,17 +324,33 @@ def options_of(options: dict[str, Any]) -> Options:
     )
 
 
+def remaining(level: Level) -> str:
+    """How long the level's measured part still takes, at its own rate so far; '' until every stream could have answered once."""
+    data, plan = level.data, level.plan
+    elapsed = time.monotonic() - data.started
+    if level.in_warmup or not data.started:
+        return ""
+    if plan.duration_s is not None:
+        return f", {max(0.0, plan.duration_s - elapsed):.0f} s left"
+    done = data.completed + sum(data.errors.values())
+    if not plan.requests or done < plan.concurrency:
+        return ""
+    return f", about {elapsed / done * max(0, plan.requests - done):.0f} s left at its rate so far"
+
+
 def progress_line() -> Any:
     """A line on a terminal that says how far the level is; None elsewhere."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         return None
+
+    from gpunode_tools.report.terminal import plural
 
     def show(level: Level) -> None:
         data, plan = level.data, level.plan
         done = data.completed + sum(data.errors.values())
         phase = "warm-up" if level.in_warmup else f"{done} of {plan.requests}" if plan.requests else f"{done} requests"
         failed = f", {sum(data.errors.values())} failed" if data.errors else ""
-        sys.stderr.write(f"\r\x1b[K{plan.concurrency:>5} streams: {phase}{failed}")
+        sys.stderr.write(f"\r\x1b[K{plural(plan.concurrency, 'stream'):>13}: {phase}{failed}{remaining(level)}")
         sys.stderr.flush()
 
     return show

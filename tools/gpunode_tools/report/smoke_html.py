@@ -8,7 +8,8 @@ from typing import Any, Final
 from gpunode_tools.report import charts_svg
 from gpunode_tools.report.charts_svg import Series, chart
 from gpunode_tools.report.page import card, finding, page, simulated_notice, table, verdict_line
-from gpunode_tools.report.smoke_text import WORDS, number, plateau_lines
+from gpunode_tools.report.smoke_text import MAXIMA, WORDS, number, plateau_lines
+from gpunode_tools.report.terminal import plural
 
 TIMELINES: Final = 6
 """Courses drawn in one chart: more than six lines are no longer told apart."""
@@ -90,7 +91,8 @@ def _levels(result: dict[str, Any]) -> str:
                 str(level["failed"]),
             )
         )
-    return table(head, rows) + '<p class="soft">Tokens a second of the steady state; times in milliseconds.</p>'
+    note = f"Tokens a second of the steady state; times in milliseconds. Running and queued: {MAXIMA}."
+    return table(head, rows) + f'<p class="soft">{escape(note)}</p>'
 
 
 def _points(levels: list[dict[str, Any]], *keys: str) -> list[tuple[float, float]]:
@@ -156,7 +158,7 @@ def _courses(result: dict[str, Any]) -> str:
         values = level.get("per_second_output") or []
         if len(values) > 1:
             points = [(float(second), float(value)) for second, value in enumerate(values)]
-            series.append(Series(f"{level['concurrency']} streams", points, index, dots=len(points) <= 60))
+            series.append(Series(plural(level["concurrency"], "stream"), points, index, dots=len(points) <= 60))
     drawn = chart("Output tokens in each second", series, x_name="seconds since the warm-up", y_name="tokens/s")
     return drawn or "<p>Each level was shorter than two seconds.</p>"
 
@@ -201,7 +203,8 @@ def _server(result: dict[str, Any]) -> str:
 
 def _client(level: dict[str, Any]) -> str:
     client = level["client"]
-    told = f"{level['concurrency']} streams: CPU {client['cpu_share']:.0%}, reads {number(client['late_reads_ms_p99'], 1)} ms late (p99)"
+    late = number(client["late_reads_ms_p99"], 1)
+    told = f"{plural(level['concurrency'], 'stream')}: CPU {client['cpu_share']:.0%}, reads {late} ms late (p99)"
     if client.get("read_pause_ms"):
         told += f", stamped up to {client['read_pause_ms']:.2f} ms after their arrival to read several at once"
-    return f"{told}, {client['processes']} process(es)"
+    return f"{told}, {client['processes']} process{'' if client['processes'] == 1 else 'es'}"

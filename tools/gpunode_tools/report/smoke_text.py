@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gpunode_tools.report.terminal import SEVERITY_STYLES, VERDICT_STYLES, Paint, table, wrapped
+from gpunode_tools.report.terminal import SEVERITY_STYLES, VERDICT_STYLES, Paint, plural, table, wrapped
 
 WORDS: Final = {
     "pass": "the server serves what was asked of it",
@@ -15,6 +15,8 @@ WORDS: Final = {
 }
 BARS: Final = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH: Final = 20
+MAXIMA: Final = "each level's maximum, at different moments, so that both together may exceed the streams"
+"""What figures of running and queued requests are, under every table of levels."""
 
 
 def number(value: float | None, digits: int = 0) -> str:
@@ -74,7 +76,7 @@ def plateau_lines(plateau: dict[str, Any]) -> list[str]:
     gains = [f"{gain:+.1f} %" if gain is not None else "?" for gain in plateau["gains_pct"]]
     lines = [f"gain per doubling: {', '.join(gains)}"] if gains else []
     if plateau["knee_concurrency"] is not None:
-        lines.append(f"knee at {plateau['knee_concurrency']:g} streams: every later step gains less than 10 % per doubling")
+        lines.append(f"knee at {plural(plateau['knee_concurrency'], 'stream')}: every later step gains less than 10 % per doubling")
     elif gains:
         lines.append("no knee: the last step still gains 10 % or more per doubling")
     if plateau["collapse_concurrency"] is not None:
@@ -108,6 +110,7 @@ def render(result: dict[str, Any], *, colour: bool) -> str:
     if result["levels"]:
         lines += ["", *table(level_rows(result), right=(0, 1, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12))]
         lines.append(paint("tokens a second of the steady state; times in ms", "dim"))
+        lines.append(paint(f"run and queue: {MAXIMA}", "dim"))
         lines.append("")
         for text in plateau_lines(result["plateau"]):
             lines += wrapped(text, 0)

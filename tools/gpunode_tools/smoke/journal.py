@@ -17,6 +17,7 @@ from gpunode.findings import ERROR, INFO, UNKNOWN, WARNING, Finding, by_conseque
 from gpunode_tools.collect.errors import UnreachableError
 from gpunode_tools.collect.machines import LocalMachine, running_containers
 from gpunode_tools.diagnose.node import stream
+from gpunode_tools.report.terminal import plural
 from gpunode_tools.smoke.gpu import local
 from gpunode_tools.smoke.judging import failed
 
@@ -65,7 +66,7 @@ def explain(
                 "journal-read",
                 INFO,
                 "journal",
-                f"no known problem in {lines} lines of {names}",
+                f"no known problem in {plural(lines, 'line')} of {names}",
                 "the catalogue of `gpunode diagnose`",
                 f"read its end: journalctl -u {unit} -n 200",
             )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from gpunode import plateau, smoke_rules
+from gpunode_tools.report.terminal import plural
 from gpunode_tools.smoke import stats
 from gpunode_tools.smoke.dialects import DEFAULT_VOCABULARY, Shape
 from gpunode_tools.smoke.gpu import Gpus, local
@@ -96,6 +97,7 @@ class Run:
         await self._choose_ids()
         wanted = self.options.gpu == "yes" or (self.options.gpu == "auto" and local(self.target.host))
         self.sampler, self.gpus = Sampler(self.target, self.server), Gpus(wanted=wanted)
+        self._tell_plan()
         for concurrency in self.options.concurrency:
             if self.stopped:
                 break
@@ -147,16 +149,34 @@ class Run:
             seed=options.seed if options.seed is not None else time.time_ns() & 0xFFFFFFFF,
         )
 
+    def requests_of(self, concurrency: int) -> int | None:
+        """Measured requests of a level; None where it is measured for a time."""
+        options = self.options
+        if options.duration_s is not None:
+            return None
+        return max(options.requests_per_level or max(LEAST_REQUESTS, options.requests_per_slot * concurrency), concurrency)
+
+    def _amount(self, concurrency: int) -> str:
+        requests = self.requests_of(concurrency)
+        return f"{self.options.duration_s:g} s" if requests is None else plural(requests, "request")
+
+    def _tell_plan(self) -> None:
+        options = self.options
+        levels = ", ".join(f"{concurrency} ({self._amount(concurrency)})" for concurrency in options.concurrency)
+        self.say(
+            f"plan: levels {levels}, before each one warm-up request a stream; {plural(options.input_len, 'token')} in and "
+            f"{options.output_len:,} out of each request, {options.endpoint}"
+            + (f"; levels around a knee too close to call up to {plural(options.repeats, 'time')} more" if options.repeats else "")
+            + (f"; at most {options.deadline_s:g} s in all" if options.deadline_s else "")
+        )
+
     # ---- the load ----
     async def _level(self, concurrency: int) -> None:
         options = self.options
-        requests = None
-        if options.duration_s is None:
-            requests = options.requests_per_level or max(LEAST_REQUESTS, options.requests_per_slot * concurrency)
-            requests = max(requests, concurrency)
+        self.say(f"level {concurrency}{' again' if concurrency in self.levels else ''}: {self._amount(concurrency)}")
         plan = Plan(
             concurrency,
-            requests,
+            self.requests_of(concurrency),
             options.duration_s,
             self.shape(),
             first_prompt=self.prompts,
@@ -204,7 +224,7 @@ class Run:
         if any(part.gone for part in parts) and not self.stopped:
             self.stopped = "the server is gone: every connection failed"
         self.say(
-            f"{level['concurrency']:>5} streams: {level['steady_total_tps'] or level['total_tps'] or 0:>9.1f} total tokens/s, "
+            f"{plural(level['concurrency'], 'stream'):>13}: {level['steady_total_tps'] or level['total_tps'] or 0:>9.1f} total tokens/s, "
             f"TTFT p50 {(level['ttft_ms'] or {}).get('p50', 0):.0f} ms, ITL p50 {(level['itl_ms'] or {}).get('p50', 0):.1f} ms, "
             f"{level['completed']} of {level['requested']} completed"
         )
