@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from .findings import INFO, PASS, UNKNOWN, WARN, WARNING, Finding, by_consequence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 SCHEMA: Final = "gpunode.tune/1"
 RECORD_SCHEMA: Final = "gpunode.tune-record/1"
@@ -19,6 +19,9 @@ NOISE: Final = 0.03
 """Two good runs of one server differ by 2 to 3 %: variants this close to the best are equally fast, and a single stream's speed decides."""
 WORTH: Final = 0.03
 """A winner that gains less than this over the settings in use is not worth a change."""
+
+FAR_SLOWER: Final = 0.70
+"""A level below this share of another variant's at as many streams is slower for a reason, not by noise: one is looked for."""
 
 REFUSED: Final = "refused"
 FAILED: Final = "failed"
@@ -176,6 +179,7 @@ def rank(records: Sequence[Mapping[str, Any]], limits: Mapping[str, float | None
     winner = chosen[0] if chosen else None
     for row in rows:
         row["against_known_pct"] = _change(row, now)
+        row["slow_levels"] = _slow_levels(row, rows)
     findings = by_consequence(_findings(chosen, others, now, known))
     worth = bool(winner and winner["name"] != known and (winner["against_known_pct"] is None or winner["against_known_pct"] >= WORTH * 100))
     doubted = any(finding.severity in {WARNING, UNKNOWN} for finding in findings)
@@ -209,6 +213,8 @@ def _row(record: Mapping[str, Any], limits: Mapping[str, float | None]) -> dict[
         standing, why = "limit", "; ".join(found["missed"])
     else:
         standing, why = "compared", ""
+    result = record.get("result") or {}
+    plateau = result.get("plateau") or {}
     return {
         "name": record.get("name"),
         "key": record.get("key"),
@@ -216,15 +222,22 @@ def _row(record: Mapping[str, Any], limits: Mapping[str, float | None]) -> dict[
         "standing": standing,
         "why": why,
         **{name: found[name] for name in ("total_tps", "concurrency", "single_stream_tps", "ttft_ms_p99", "itl_ms_p99")},
-        "plateau": ((record.get("result") or {}).get("plateau") or {}).get("cause"),
+        "plateau": plateau.get("cause"),
+        "plateau_evidence": str(plateau.get("evidence") or ""),
+        "knee_concurrency": _number(plateau.get("knee_concurrency")),
+        "collapse_concurrency": _number(plateau.get("collapse_concurrency")),
+        "request_cap": _number((result.get("server") or {}).get("max_running_requests")),
         "levels": [
             {
                 "concurrency": level["concurrency"],
                 "total_tps": _total(level),
                 "ttft_ms_p99": _number((level.get("ttft_ms") or {}).get("p99")),
                 "itl_ms_p99": _number((level.get("itl_ms") or {}).get("p99")),
+                "running_max": _number((level.get("server") or {}).get("running_max")),
+                "queued_max": _number((level.get("server") or {}).get("queued_max")),
+                "client_bound": str(level.get("client_bound") or ""),
             }
-            for level in (record.get("result") or {}).get("levels", [])
+            for level in result.get("levels", [])
         ],
     }
 
@@ -237,8 +250,64 @@ def _change(row: Mapping[str, Any], now: Mapping[str, Any] | None) -> float | No
     return round((float(row["total_tps"]) / float(now["total_tps"]) - 1) * 100, 1)
 
 
+def _slow_levels(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Levels far below the best believed variant's at as many streams, each with its reason; None where the figures tell none.
+
+    Keys: concurrency, total_tps, best, best_tps, reason, evidence.
+    """
+    believed = {"compared", "limit"}
+    if row["standing"] not in believed:
+        return []
+    others = [other for other in rows if other is not row and other["standing"] in believed]
+    found = []
+    for level in row["levels"]:
+        same = [
+            (other["name"], one["total_tps"])
+            for other in others
+            for one in other["levels"]
+            if one["concurrency"] == level["concurrency"] and one["total_tps"]
+        ]
+        best, best_tps = max(same, key=lambda pair: pair[1], default=(None, 0.0))
+        if level["total_tps"] is None or level["total_tps"] >= best_tps * FAR_SLOWER:
+            continue
+        reason, evidence = _reason(row, level)
+        found.append(
+            {
+                "concurrency": level["concurrency"],
+                "total_tps": level["total_tps"],
+                "best": best,
+                "best_tps": best_tps,
+                "reason": reason,
+                "evidence": evidence,
+            }
+        )
+    return found
+
+
+def _reason(row: Mapping[str, Any], level: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Why a level is slow, from its own figures and from the plateau where that begins at or below it; None is not known."""
+    streams, cap = float(level["concurrency"]), row["request_cap"]
+    if level["client_bound"]:
+        return "client-bound", level["client_bound"]
+    if cap is not None and streams > cap:
+        return "request-cap", f"the cap lets {cap:.0f} requests run, {streams:.0f} streams asked"
+    begins = [value for value in (row["knee_concurrency"], row["collapse_concurrency"]) if value is not None]
+    reached = bool(begins) and streams >= min(begins)
+    named = row["plateau"] not in {None, "unknown", "still-scaling"}
+    # A cap above the streams cannot limit them, whatever it does to the levels beyond.
+    capped = row["plateau"] == "request-cap" and cap is not None
+    if reached and named and not capped:
+        return str(row["plateau"]), row["plateau_evidence"]
+    told = []
+    if cap is not None:
+        told.append(f"the cap of {cap:.0f} does not limit {streams:.0f} stream{'' if streams == 1 else 's'}")
+    gauges = (("running", level["running_max"]), ("queued", level["queued_max"]))
+    told += [f"at most {value:.0f} {words}" for words, value in gauges if value is not None]
+    return None, ", ".join(told)
+
+
 def _findings(
-    chosen: Sequence[Mapping[str, Any]], others: Iterable[Mapping[str, Any]], now: Mapping[str, Any] | None, known: str
+    chosen: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]], now: Mapping[str, Any] | None, known: str
 ) -> list[Finding]:
     found = []
     best = chosen[0]["total_tps"] if chosen else 0.0
@@ -258,6 +327,18 @@ def _findings(
         why = "it was not measured" if now is None else f"{now['standing']}: {now['why']}"
         text = f"the settings in use ({known}) cannot be compared, so what a change gains is not known"
         found.append(Finding("known-not-compared", WARNING, known, text, why, "measure again before a change is made"))
+    for row in (*chosen, *others):
+        unexplained = [level for level in row["slow_levels"] if level["reason"] is None]
+        if unexplained:
+            where = ", ".join(f"{level['concurrency']}" for level in unexplained)
+            text = f"far slower than another variant at {where} streams, reason not known from these figures"
+            seen = "; ".join(
+                f"at {level['concurrency']}: {level['total_tps']:.0f} tokens/s, {level['best']} has {level['best_tps']:.0f}"
+                + (f" ({level['evidence']})" if level["evidence"] else "")
+                for level in unexplained
+            )
+            remedy = "look at the server's journal of that time (gpunode diagnose), or measure the variant again"
+            found.append(Finding("slow-unexplained", INFO, str(row["name"]), text, seen, remedy))
     for row in others:
         if row["standing"] == "disbelieved" and (row["total_tps"] or 0) > best:
             text = f"its figures are higher than the winner's ({row['total_tps']:.0f} tokens/s) but not believed"

@@ -230,3 +230,50 @@ def test_the_command_ends_with_3_without_a_winner_and_with_2_on_nonsense(tmp_pat
     (tmp_path / "x.json").write_text('{"schema": "gpunode.smoke/1"}')
     done = CliRunner().invoke(main, ["tune-report", str(tmp_path / "x.json")])
     assert (done.exit_code, "no record of a variant" in done.output) == (2, True)
+
+
+# --- why a level is slow --------------------------------------------------------------------------------------------
+
+
+def with_cap(entry: dict, cap: int, cause: str = "request-cap", knee: int | None = None, evidence: str = "what was seen") -> dict:
+    plateau = {"cause": cause, "evidence": evidence, "knee_concurrency": knee, "collapse_concurrency": None}
+    return {**entry, "result": {**entry["result"], "server": {"max_running_requests": cap}, "plateau": plateau}}
+
+
+def reasons(result: dict, name: str) -> dict:
+    return {level["concurrency"]: level["reason"] for row in result["rows"] if row["name"] == name for level in row["slow_levels"]}
+
+
+def test_a_cap_explains_only_the_levels_that_it_limits() -> None:
+    slow = with_cap(record("slow", level(1, 33, output=11), level(64, 757), level(512, 913)), 64, knee=64)
+    result = tuning.rank([slow, RAISED, record(KNOWN, level(1, 140), level(64, 1900))], NONE, KNOWN)
+    assert reasons(result, "slow") == {1: None, 64: None, 512: "request-cap"}
+    (found,) = [entry for entry in result["findings"] if entry["id"] == "slow-unexplained"]
+    assert (found["subject"], found["severity"], "reason not known from these figures" in found["summary"]) == ("slow", "info", True)
+    assert "at 64: 757 tokens/s, cap-512 has 2000 (the cap of 64 does not limit 64 streams)" in found["evidence"]
+    assert result["verdict"] == "pass"
+
+
+def test_the_plateau_explains_the_levels_from_its_knee_on() -> None:
+    slow = with_cap(record("slow", level(1, 33), level(64, 757), level(512, 913)), 512, "prefill-bound", knee=64)
+    result = tuning.rank([slow, RAISED], NONE, KNOWN)
+    assert reasons(result, "slow") == {1: None, 64: "prefill-bound", 512: "prefill-bound"}
+
+
+def test_a_cause_that_is_none_explains_nothing_and_noise_is_not_slow() -> None:
+    slow = with_cap(record("slow", level(64, 757), level(512, 3700)), 512, "unknown", knee=64)
+    assert reasons(tuning.rank([slow, RAISED], NONE, KNOWN), "slow") == {64: None}
+    bound = record("bound", {**level(64, 757), "client_bound": "its CPU was full"})
+    assert reasons(tuning.rank([bound, RAISED], NONE, KNOWN), "bound") == {64: "client-bound"}
+
+
+def test_every_form_shows_causes_with_evidence_and_says_where_there_is_none(tmp_path: Path) -> None:
+    slow = with_cap(record("slow", level(64, 757), level(512, 913)), 64, knee=64, evidence="64 requests ran, the cap is 64")
+    odd = with_cap(record("odd", level(64, 2000), level(512, 3700)), 512, "unknown", evidence="not read: GPU power")
+    html = tmp_path / "t.html"
+    done = run(tmp_path, slow, odd, RAISED, arguments=("--report", str(html)))
+    for told in (" ".join(done.output.split()), html.read_text()):
+        assert "request-cap: 64 requests ran, the cap is 64" in told
+        assert "reason not known from these figures (not read: GPU power)" in told
+        assert "at 64 streams 757 tokens/s, 38% of" in told
+        assert "2,000: reason not known from these figures (the cap of 64 does not limit 64 streams)" in told

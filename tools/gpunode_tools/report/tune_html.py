@@ -8,8 +8,9 @@ from typing import Any, Final
 from gpunode_tools.report import charts_svg
 from gpunode_tools.report.charts_svg import Series, chart
 from gpunode_tools.report.page import card, finding, page, simulated_notice, table, verdict_line
-from gpunode_tools.report.tune_text import HEAD, LIMITS, cells, change, words
+from gpunode_tools.report.tune_text import HEAD, LIMITS, bound, cells, change, slow, words
 
+CHANGES: Final = ("Variant", "Change", "Bound by", "Far slower than another", "Why it was not compared")
 DRAWN: Final = len(charts_svg.CLASSES)
 """Variants drawn in one chart: as many as there are colours that are told apart; the best ones."""
 
@@ -32,15 +33,15 @@ def render(result: dict[str, Any]) -> str:
     charts = _charts(result["rows"])
     if any(charts):
         body.append(card("Over concurrency", f'<div class="charts">{"".join(charts)}</div>'))
-    body.append(card("What each variant changes", table(("Variant", "Change", "Why it was not compared"), _changes(result["rows"]))))
+    body.append(card("What each variant changes", table(CHANGES, _changes(result["rows"]))))
     body.append(card("Findings", *([finding(entry) for entry in result["findings"]] or ["<p>None.</p>"])))
     body.append("<footer>gpunode tune-report</footer>")
     return page(f"{verdict}: variants of the server", body)
 
 
-def _changes(rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+def _changes(rows: list[dict[str, Any]]) -> list[tuple[str, str, str, str, str]]:
     # The whole cause of a start that failed stands among the findings.
-    return [(str(row["name"]), change(row["variant"]), (row["why"] or "").split("\n")[0]) for row in rows]
+    return [(str(row["name"]), change(row["variant"]), bound(row), "; ".join(slow(row)), (row["why"] or "").split("\n")[0]) for row in rows]
 
 
 def _charts(rows: list[dict[str, Any]]) -> list[str]:

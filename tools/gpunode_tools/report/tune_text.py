@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from gpunode_tools.report.smoke_text import number
-from gpunode_tools.report.terminal import SEVERITY_STYLES, VERDICT_STYLES, Paint, table, wrapped
+from gpunode_tools.report.terminal import SEVERITY_STYLES, VERDICT_STYLES, Paint, plural, table, wrapped
 
 STANDINGS: Final = {
     "compared": "compared",
@@ -15,6 +15,7 @@ STANDINGS: Final = {
     "failed": "did not come up",
     "refused": "refused before a start",
 }
+NOT_KNOWN: Final = "reason not known from these figures"
 HEAD: Final = ("variant", "total/s", "against", "at", "alone/s", "TTFT p99", "ITL p99", "bound by", "standing")
 LIMITS: Final = {
     "min_single_stream_tps": "a single stream gets at least {:g} tokens/s",
@@ -28,7 +29,7 @@ def words(result: dict[str, Any]) -> str:
     winner = next((row for row in result["rows"] if row["name"] == result["winner"]), None)
     if winner is None:
         return "no variant could be compared: nothing should be changed"
-    told = f"{winner['name']} serves best: {number(winner['total_tps'])} tokens/s in all at {winner['concurrency']} streams"
+    told = f"{winner['name']} serves best: {number(winner['total_tps'])} tokens/s in all at {plural(winner['concurrency'], 'stream')}"
     if winner["single_stream_tps"] is not None:
         told += f", {number(winner['single_stream_tps'], 1)} for a single one"
     gain = winner["against_known_pct"]
@@ -52,6 +53,29 @@ def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
+def bound(row: dict[str, Any]) -> str:
+    """What stopped a variant's throughput from growing, with the evidence; '' for one that was not measured."""
+    if not row["levels"]:
+        return ""
+    cause = row["plateau"]
+    if cause in {None, "unknown"}:
+        return NOT_KNOWN + (f" ({row['plateau_evidence']})" if row["plateau_evidence"] else "")
+    return f"{cause}: {row['plateau_evidence']}" if row["plateau_evidence"] else str(cause)
+
+
+def slow(row: dict[str, Any]) -> list[str]:
+    """The levels of a variant that are far slower than another's, each with why."""
+    told = []
+    for level in row["slow_levels"]:
+        share = level["total_tps"] / level["best_tps"]
+        reason = level["reason"] or NOT_KNOWN
+        told.append(
+            f"at {plural(level['concurrency'], 'stream')} {number(level['total_tps'])} tokens/s, {share:.0%} of {level['best']}'s "
+            f"{number(level['best_tps'])}: {reason}" + (f" ({level['evidence']})" if level["evidence"] else "")
+        )
+    return told
+
+
 def cells(row: dict[str, Any]) -> list[str]:
     """One row of the comparison."""
     gain = row["against_known_pct"]
@@ -63,7 +87,7 @@ def cells(row: dict[str, Any]) -> list[str]:
         number(row["single_stream_tps"], 1),
         number(row["ttft_ms_p99"]),
         number(row["itl_ms_p99"], 1),
-        str(row["plateau"] or "–"),
+        "not known" if row["levels"] and row["plateau"] in {None, "unknown"} else str(row["plateau"] or "–"),
         STANDINGS[row["standing"]],
     ]
 
@@ -82,6 +106,9 @@ def render(result: dict[str, Any], *, colour: bool) -> str:
     lines.append("")
     for row in result["rows"]:
         lines += wrapped(f"{row['name']} changes {change(row['variant'])}", 0)
+        lines += wrapped(f"bound by: {bound(row)}", 4) if bound(row) else []
+        for text in slow(row):
+            lines += wrapped(text, 4)
         lines += wrapped(row["why"], 4) if row["why"] and row["standing"] in {"limit", "disbelieved"} else []
     if result["findings"]:
         lines.append("")
