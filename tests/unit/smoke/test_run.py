@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import signal
 import subprocess
@@ -275,6 +276,8 @@ def test_what_remains_is_told_only_once_the_level_knows_its_rate(monkeypatch):
     assert cli.remaining(level) == ""
     level.data.completed, level.data.errors = 9, {"http-500": 1}
     assert cli.remaining(level) == ", about 30 s left at its rate so far"
+    plan.concurrency, level.data.completed = 1, 1
+    assert cli.remaining(level) == ""
     level.in_warmup = 3
     assert cli.remaining(level) == ""
     timed = SimpleNamespace(plan=SimpleNamespace(concurrency=8, requests=None, duration_s=60.0), in_warmup=0, data=level.data)
@@ -286,3 +289,16 @@ def test_every_report_says_what_running_and_queued_are(truth, smoke):
     result, _ = smoke(truth.url, requests_per_level=16)
     assert "run and queue: each level's maximum, at different moments" in smoke_text.render(result, colour=False)
     assert "Running and queued: each level&#x27;s maximum, at different moments" in smoke_html.render(result)
+
+
+def test_a_line_of_the_log_takes_the_place_of_the_progress(monkeypatch):
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    data = SimpleNamespace(completed=1, errors={}, started=0.0)
+    cli.progress_line()(SimpleNamespace(plan=SimpleNamespace(concurrency=8, requests=40, duration_s=None), in_warmup=0, data=data))
+    cli.say("level 16: 48 requests")
+    assert terminal.getvalue() == "\r\x1b[K    8 streams: 1 of 40\r\x1b[Klevel 16: 48 requests\n"
+    monkeypatch.setenv("TERM", "dumb")
+    assert cli.progress_line() is None

@@ -23,11 +23,21 @@ if TYPE_CHECKING:
     from gpunode_tools.smoke.run import Options, Run
 
 LEVELS: Final = "1,32,64,128,256,512"
+CLEAR: Final = "\r\x1b[K"
+LEAST_FOR_A_RATE: Final = 3
+"""Answers of a level that tell its rate: with one or two the part of the next that has passed misleads by half."""
 
 
 def say(text: str) -> None:
-    """A log line on standard error."""
+    """A log line on standard error, in place of the progress that may stand there."""
+    if shows_progress():
+        sys.stderr.write(CLEAR)
     click.echo(text, err=True)
+
+
+def shows_progress() -> bool:
+    """Whether standard error is a terminal on which a line can be written anew."""
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def parse_levels(context: click.Context, parameter: click.Parameter, value: str) -> tuple[int, ...]:
@@ -333,14 +343,14 @@ def remaining(level: Level) -> str:
     if plan.duration_s is not None:
         return f", {max(0.0, plan.duration_s - elapsed):.0f} s left"
     done = data.completed + sum(data.errors.values())
-    if not plan.requests or done < plan.concurrency:
+    if not plan.requests or done < max(plan.concurrency, LEAST_FOR_A_RATE):
         return ""
     return f", about {elapsed / done * max(0, plan.requests - done):.0f} s left at its rate so far"
 
 
 def progress_line() -> Any:
     """A line on a terminal that says how far the level is; None elsewhere."""
-    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    if not shows_progress():
         return None
 
     from gpunode_tools.report.terminal import plural
@@ -350,7 +360,7 @@ def progress_line() -> Any:
         done = data.completed + sum(data.errors.values())
         phase = "warm-up" if level.in_warmup else f"{done} of {plan.requests}" if plan.requests else f"{done} requests"
         failed = f", {sum(data.errors.values())} failed" if data.errors else ""
-        sys.stderr.write(f"\r\x1b[K{plural(plan.concurrency, 'stream'):>13}: {phase}{failed}{remaining(level)}")
+        sys.stderr.write(f"{CLEAR}{plural(plan.concurrency, 'stream'):>13}: {phase}{failed}{remaining(level)}")
         sys.stderr.flush()
 
     return show
@@ -360,8 +370,8 @@ def write(result: dict[str, Any], run: Run, options: dict[str, Any], code: int) 
     """Everything that was asked for, standard output first."""
     from gpunode_tools.report.files import do_all, show, write_atomically
 
-    if sys.stderr.isatty():
-        sys.stderr.write("\r\x1b[K")
+    if shows_progress():
+        sys.stderr.write(CLEAR)
 
     def baseline() -> None:
         from gpunode import smoke_baseline
