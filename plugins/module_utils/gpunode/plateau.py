@@ -172,11 +172,15 @@ class _Cause:
         kv_tokens = _number(self.server, "max_total_num_tokens")
         queued = max(queued or 0 for queued in self.queued)
         below = cap is not None and not _at(running, cap)
-        if usage is not None and (below or cap is None) and usage >= (KV_ADMISSION if below else KV_FULL):
+        each = _number(self.server, "request_tokens")
+        # Samples meet a cache that fills and empties in step at any moment: what the running requests are let in for is certain.
+        no_more = bool(below and each and kv_tokens) and (running + 1) * (each or 0) > (kv_tokens or 0)
+        high = usage is not None and (below or cap is None) and usage >= (KV_ADMISSION if below else KV_FULL)
+        if high or no_more:
+            told = f"the KV cache was {usage:.0%} full" if high else f"{running + 1:.0f} requests of {each:.0f} tokens exceed the KV cache"
             return (
                 "kv-cache-full",
-                f"the KV cache was {usage:.0%} full with {running:.0f} requests running and {queued:.0f} queued"
-                + (f", below the cap of {cap:.0f}" if cap else ""),
+                f"{told} with {running:.0f} requests running and {queued:.0f} queued" + (f", below the cap of {cap:.0f}" if cap else ""),
                 "give the cache more room: a higher --mem-fraction-static, --kv-cache-dtype fp8_e4m3, or more GPUs",
             )
         if cap is None and len(seen) > 1 and seen[-1] <= max(seen[:-1]) * 1.05:

@@ -137,6 +137,14 @@ def test_a_full_cache_is_not_a_cap():
     assert "98%" in found["evidence"]
 
 
+@pytest.mark.parametrize(("tokens", "cause"), [(500, "kv-cache-full"), (600, "unknown")])
+def test_a_cache_that_holds_no_more_requests_is_full_whatever_the_samples_met(tokens, cause):
+    server = {"max_running_requests": 2048, "max_total_num_tokens": tokens, "request_tokens": 64}
+    found = plateau.analyse(sweep(STORY, cap=7, token_usage_max=0.59), server)
+    assert found["cause"] == cause
+    assert ("8 requests of 64 tokens exceed" in found["evidence"]) == (cause == "kv-cache-full")
+
+
 def with_gpu(levels, power, limit=600.0):
     return [{**level, "gpu": {"power_w_mean": power, "power_limit_w": limit}} for level in levels]
 
