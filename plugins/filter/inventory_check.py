@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "module_utils"))
 
 import yaml
 from ansible.errors import AnsibleError
+from jinja2 import Undefined, UndefinedError
 
 from gpunode import inventory_check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 
@@ -29,6 +31,15 @@ def _specs() -> dict[str, dict[str, Any]]:
     return specs
 
 
+def _filled(value: Any) -> Any:
+    """The value with its parts, which Ansible fills in only where they are looked at; UndefinedError for what cannot be worked out here."""
+    if isinstance(value, Undefined):
+        raise UndefinedError
+    if isinstance(value, Mapping):
+        return {key: _filled(part) for key, part in value.items()}
+    return [_filled(part) for part in value] if isinstance(value, (list, tuple)) else value
+
+
 def inventory_problems(variables: Mapping[str, Any]) -> list[str]:
     """Sentences about ``hostvars[HOST]``: names with a role's prefix that no role has, and values that a role cannot take.
 
@@ -37,8 +48,8 @@ def inventory_problems(variables: Mapping[str, Any]) -> list[str]:
     given = {}
     for name in inventory_check.names_to_check(list(variables), _specs()):
         try:
-            given[name] = variables[name]
-        except (AnsibleError, KeyError):
+            given[name] = _filled(variables[name])
+        except (AnsibleError, UndefinedError, KeyError):
             given[name] = None
     return inventory_check.problems(given, _specs())
 
