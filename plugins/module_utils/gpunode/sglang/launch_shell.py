@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from .launch_words import ASSIGNMENT, split_words
 from .variables import expand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _UNIT = re.compile(r"(?m)^\[(?:Service|Container|Unit)\]\s*$")
 _ARRAY = re.compile(r"(?m)^[ \t]*(?:(?:local|readonly|export|declare|typeset)[ \t]+(?:-\w+[ \t]+)*)?([A-Za-z_]\w*)(\+?)=\(")
@@ -50,21 +54,35 @@ def logical_lines(text: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def _without_comment(line: str) -> str:
-    """The line up to a comment; a quote that another line closes ends with the line."""
+def _unquoted(text: str, position: int, before_comment: str) -> Iterator[tuple[int, str]]:
+    """Place and letter of what stands outside quotes and is not escaped.
+
+    A ``#`` after one of ``before_comment`` is told too; what follows it on its line is not.
+    """
     quote = ""
-    position = 0
-    while position < len(line):
-        letter = line[position]
+    while position < len(text):
+        letter = text[position]
         if letter == "\\" and quote != "'":
             position += 1
         elif quote:
             quote = "" if letter == quote else quote
         elif letter in "\"'":
             quote = letter
-        elif letter == "#" and line[position - 1] in " \t":
-            return line[:position]
+        elif letter == "#" and text[position - 1] in before_comment:
+            yield position, letter
+            position = text.find("\n", position)
+            if position < 0:
+                return
+        else:
+            yield position, letter
         position += 1
+
+
+def _without_comment(line: str) -> str:
+    """The line up to a comment; a quote that another line closes ends with the line."""
+    for position, letter in _unquoted(line, 0, " \t"):
+        if letter == "#" and line[position - 1] in " \t":
+            return line[:position]
     return line
 
 
@@ -120,22 +138,10 @@ class Shell:
 
 def _closing(text: str, position: int) -> int:
     """Where the parenthesis that is open at this place closes; -1 where it does not."""
-    quote, depth = "", 1
-    while position < len(text):
-        letter = text[position]
-        if letter == "\\" and quote != "'":
-            position += 1
-        elif quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'":
-            quote = letter
-        elif letter == "#" and text[position - 1] in " \t\n(":
-            position = text.find("\n", position)
-            if position < 0:
-                return -1
-        elif letter in "()":
+    depth = 1
+    for place, letter in _unquoted(text, position, " \t\n("):
+        if letter in "()":
             depth += 1 if letter == "(" else -1
             if depth == 0:
-                return position
-        position += 1
+                return place
     return -1
