@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from lab.sglang import completions
 from lab.sglang.engine import Engine, Request, log
+from lab.sglang.metrics import negotiated
 
 if TYPE_CHECKING:
     from lab.sglang.http import Exchange
@@ -203,7 +204,8 @@ class Api:
         exchange.answer(200, FLUSHED.encode())
 
     def show_metrics(self, exchange: Exchange) -> None:
-        exchange.chunked(200, self.metrics.text(self.engine).encode(), "text/plain; version=0.0.4; charset=utf-8")
+        text, content_type = negotiated(self.metrics.text(self.engine), exchange.headers.get("accept", ""))
+        exchange.chunked(200, text.encode(), content_type)
 
     # ---- faults that requests trigger ----
     def out_of_vocabulary(self, exchange: Exchange) -> None:

@@ -40,6 +40,33 @@ def _labels(labels: dict[str, str]) -> str:
     return "{" + ",".join(f'{key}="{labels[key]}"' for key in sorted(labels)) + "}" if labels else ""
 
 
+def negotiated(text: str, accept: str) -> tuple[str, str]:
+    """A page of metrics as prometheus_client 0.26 gives it to who sends this Accept header, and its content type.
+
+    A Prometheus before 3 asks for OpenMetrics without `escaping`: it gets `sglang_...` for `sglang:...` in samples, not in HELP and TYPE.
+    """
+    for wanted in accept.split(","):
+        kind, *parameters = (part.strip() for part in wanted.split(";"))
+        if kind != "application/openmetrics-text":
+            continue
+        told = dict(part.split("=", 1) for part in parameters if "=" in part)
+        version = told.get("version", "1.0.0")
+        if version.startswith("0."):
+            continue
+        escaping = "allow-utf-8" if told.get("escaping") == "allow-utf-8" else "underscores"
+        lines = []
+        for line in text.splitlines():
+            if line.startswith("# "):
+                _, word, name, rest = line.split(" ", 3)
+                counter = f"# TYPE {name} counter\n" in text
+                lines.append(f"# {word} {name.removesuffix('_total') if counter else name} {rest}")
+            else:
+                name, brace, rest = line.partition("{" if "{" in line else " ")
+                lines.append((name if escaping == "allow-utf-8" else name.replace(":", "_")) + brace + rest)
+        return "\n".join([*lines, "# EOF", ""]), f"application/openmetrics-text; version={version}; charset=utf-8; escaping={escaping}"
+    return text, "text/plain; version=0.0.4; charset=utf-8"
+
+
 class Histogram:
     """Counts in buckets."""
 

@@ -12,19 +12,21 @@ import sys
 import time
 import urllib.request
 import zipfile
-from functools import cache
 from pathlib import Path
 
+import jinja2
 import pytest
 import yaml
 from tests.support.debian import program
-from tests.support.monitoring import DASHBOARDS, ROOT, RULES, USED, expressions
-from tests.support.promql import metrics
+from tests.support.monitoring import DASHBOARDS, ROOT, RULES, USED, expressions, lacking, served
+from tests.support.promql import grouped, matched, metrics
+from tests.support.published import locked, published
+from tests.unit.lab.sglang_release import Release
 
 from gpunode_tools.report import p2p_machine, smoke_machine
 
 sys.path.insert(0, str(ROOT / "tools"))
-from sglang_wheels import CACHE, wheel
+from sglang_wheels import wheel
 
 OWN = {"up", "ALERTS"}
 """Prometheus makes these itself."""
@@ -40,9 +42,17 @@ def bare(names: set[str]) -> set[str]:
     return {re.sub(r"_(bucket|sum|count)$", "", name) for name in names}
 
 
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def test_the_metrics_of_an_expression_are_found() -> None:
     text = 'sum by (a, b) (rate(x:y_total{c="d{e}"}[5m])) > 0.9 * max(f) and on (g) h unless time() - i offset 5m > 1e3'
     assert metrics(text) == {"x:y_total", "f", "h", "i"}
+    assert matched(text) == {("x:y_total", "c")}
+    assert grouped(text) == {"a", "b", "g"}
 
 
 def test_every_metric_has_a_source() -> None:
@@ -120,9 +130,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("textfiles")
     for name, text in results().items():
         (folder / name).write_text(text)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [exporter, f"--web.listen-address=127.0.0.1:{port}", f"--collector.textfile.directory={folder}"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
         try:
@@ -138,10 +146,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> str:
             running.terminate()
 
 
-def names_of(text: str) -> set[str]:
-    return {re.match(r"[\w:]+", line)[0] for line in text.splitlines() if line and not line.startswith("#")}  # type: ignore[index]
-
-
 def test_node_exporter_takes_the_files_of_all_checks_at_once(exported: str) -> None:
     assert "node_textfile_scrape_error 0" in exported.splitlines()
     assert 'gpunode_p2p_finding{check="boot",id="hmm-enabled",severity="error"} 1' in exported
@@ -149,7 +153,7 @@ def test_node_exporter_takes_the_files_of_all_checks_at_once(exported: str) -> N
 
 
 def test_metrics_of_the_checks_and_of_the_machine(exported: str) -> None:
-    assert (of("gpunode_") | of("node_")) - names_of(exported) == set()
+    assert lacking("gpunode_", served(exported)) + lacking("node_", served(exported)) == []
 
 
 # --- sglang, router, GPUs ---------------------------------------------------------------------------------------------
@@ -171,35 +175,90 @@ def test_metrics_of_sglang_in_what_a_real_server_answered() -> None:
     # Counted from the second token of a stream, from an abort, from a hit on: none of these had happened on that server.
     later = {"sglang:inter_token_latency_seconds", "sglang:num_aborted_requests_total", "sglang:cached_tokens_total"}
     assert bare(of("sglang:")) - later - set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)) == set()
+    there = served(text)
+    assert lacking("sglang:", there, of("sglang:") - set(there)) == []
 
 
-@cache
-def published(requirement: str) -> Path:
-    """A wheel from the package index, unpacked in the cache."""
-    name, _, version = requirement.partition("==")
-    folder = CACHE.parent / "test-programs" / f"{name}-{version}"
-    if not (folder / ".complete").exists():
-        command = ["uv", "pip", "install", "--quiet", "--no-deps", "--python", sys.executable, "--target", str(folder), requirement]
-        uv = sorted(CACHE.parent.glob("uv-*/bin/uv"))
-        command[0] = str(uv[-1]) if uv else "uv"
+CLIENT = """
+import sys, time
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+registry = CollectorRegistry()
+for name in sys.argv[2:]:
+    if name.endswith("_bucket"):
+        Histogram(name.removesuffix("_bucket"), "-", registry=registry).observe(1)
+    elif name.endswith("_total"):
+        Counter(name, "-", registry=registry).inc()
+    else:
+        Gauge(name, "-", registry=registry).set(1)
+start_http_server(int(sys.argv[1]), "127.0.0.1", registry)
+time.sleep(600)
+"""
+
+
+def scraped(folder: Path, port: int) -> set[str]:
+    """Names under which Debian's Prometheus, configured as the role does, keeps what a server of job sglang tells."""
+    (folder / "targets").mkdir()
+    (folder / "targets/sglang.json").write_text(json.dumps([{"targets": [f"127.0.0.1:{port}"], "labels": {"instance": "gpu-node-01"}}]))
+    environment = jinja2.Environment(trim_blocks=True, keep_trailing_newline=True, autoescape=False)
+    environment.filters |= {"to_json": json.dumps, "to_nice_yaml": yaml.safe_dump}
+    listen = free_port()
+    text = environment.from_string((ROOT / "roles/monitoring/templates/prometheus.yml.j2").read_text()).render(
+        ansible_managed="test", inventory_hostname="watch-1", _monitoring_etc=folder, monitoring_interval_s=1, monitoring_alertmanagers=[],
+        monitoring_scrape_configs=[], monitoring_address="127.0.0.1", monitoring_port=listen,
+    )  # fmt: skip
+    (folder / "prometheus.yml").write_text(text)
+    command = [program("prometheus", "prometheus"), f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
+    command.append(f"--web.listen-address=127.0.0.1:{listen}")
+    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as running:
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except FileNotFoundError:
-            pytest.skip("uv is not here: tools/setup.sh controller installs it")
-        if done.returncode:
-            pytest.skip(f"{requirement} cannot be had: {done.stderr.strip()[-300:]}")
-        (folder / ".complete").touch()
-    return folder
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                try:
+                    with urllib.request.urlopen(
+                        f"http://127.0.0.1:{listen}/api/v1/query?query=count({{job='sglang'}})by(__name__)"
+                    ) as answer:
+                        names = {row["metric"]["__name__"] for row in json.load(answer)["data"]["result"]}
+                except OSError:
+                    assert running.poll() is None, (folder / "log").read_text()
+                else:
+                    # `up` is there from the first scrape on, and what it brought with it.
+                    if any("num_running_reqs" in name for name in names):
+                        return names
+                time.sleep(0.3)
+            raise AssertionError((folder / "log").read_text()[-2000:])
+        finally:
+            running.terminate()
 
 
-def test_metrics_of_the_router_stand_in_the_published_wheel() -> None:
-    library = next(published("sglang-router==0.3.2").glob("sglang_router/*.so")).read_bytes()
-    assert {name for name in bare(of("smg_")) if name.encode() not in library} == set()
+def test_prometheus_keeps_the_names_that_sglang_s_client_library_changes(tmp_path: Path) -> None:
+    """The library of sglang's locks, asked for OpenMetrics, writes `sglang_` for `sglang:`: no alert and no panel found anything."""
+    port = free_port()
+    library = {"PYTHONPATH": str(published(locked("roles/sglang_venv/files/locks/sglang-0.5.23.txt", "prometheus-client")))}
+    with subprocess.Popen([sys.executable, "-c", CLIENT, str(port), *sorted(of("sglang:"))], env=os.environ | library) as server:
+        try:
+            assert of("sglang:") - scraped(tmp_path, port) == set()
+        finally:
+            server.terminate()
+
+
+def test_the_stand_in_s_metrics_arrive_under_the_same_names(tmp_path: Path) -> None:
+    release = Release(tmp_path / "release")
+    try:
+        url = release.serve()
+        body = json.dumps({"text": "a b c d", "sampling_params": {"max_new_tokens": 4}, "stream": True}).encode()
+        for _ in range(2):  # the second one hits the cache
+            request = urllib.request.Request(f"{url}/generate", body, {"Content-Type": "application/json"})
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                answer.read()
+        there = scraped(tmp_path, int(url.rsplit(":", 1)[1]))
+        assert of("sglang:") - there == {"sglang:num_aborted_requests_total"}, "nobody aborted a request"
+    finally:
+        release.stop()
 
 
 def test_metrics_of_the_gpus_stand_in_the_locked_exporter() -> None:
-    version = re.search(r"^nvitop-exporter==(\S+)", (ROOT / "roles/node_metrics/files/nvitop-exporter.txt").read_text(), re.MULTILINE)[1]  # type: ignore[index]
-    tree = ast.parse((published(f"nvitop-exporter=={version}") / "nvitop_exporter/exporter.py").read_text())
+    exporter = published(locked("roles/node_metrics/files/nvitop-exporter.txt", "nvitop-exporter"))
+    tree = ast.parse((exporter / "nvitop_exporter/exporter.py").read_text())
     served = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Gauge":
