@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.support.monitoring import lacking, served
 from tests.unit.lab.sglang_release import Release
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,13 +44,24 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def samples(router: Router, name: str) -> dict[str, float]:
+    """Samples of one metric by their labels."""
+    return {labels: float(value) for labels, value in re.findall(rf"^{name}\{{(.*)\}} (\S+)$", router.metrics(), re.MULTILINE)}
+
+
+def states(router: Router, name: str) -> dict[str, float]:
+    """Samples of one metric by their worker."""
+    return {re.search(r'worker="([^"]+)"', labels)[1]: value for labels, value in samples(router, name).items()}
+
+
 class Router:
     """A router as the role's unit starts it."""
 
     def __init__(self, python: Path, folder: Path, policy: str) -> None:
         self.python, self.folder, self.url = python, folder, f"http://127.0.0.1:{free_port()}"
         self.flags = ["--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1], "--policy", policy, "--prometheus-host", "127.0.0.1"]
-        self.flags += ["--prometheus-port", str(free_port()), "--health-check-interval-secs", "1", "--log-level", "warn"]
+        self.metrics_port = free_port()
+        self.flags += ["--prometheus-port", str(self.metrics_port), "--health-check-interval-secs", "1", "--log-level", "warn"]
         (folder / "admin_key").write_text("0123456789abcdef\n")
         (folder / "api_key").write_text("clients-and-workers")
         (folder / "workers").write_text("{}\n")
@@ -91,6 +104,11 @@ class Router:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
+
+    def metrics(self) -> str:
+        """What Prometheus reads."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=20) as answer:
+            return answer.read().decode()
 
     def load(self, *options: str, name: str = "load") -> subprocess.Popen[bytes]:
         """Streams in the background; ``loaded`` waits for their end."""
@@ -194,6 +212,24 @@ def test_a_killed_worker_costs_its_own_streams_only(router, release):
     result = router.loaded(load)
     assert [len(result["failed"]), result["completed"]] == [had, STREAMS - had]
     assert router.worker(urls[0], "absent", timeout_s=5)["requests"] is None
+
+
+def test_its_metrics_tell_what_alerts_and_panels_ask(router, release):
+    """Every metric and label that is used, as the real router serves them; failures are counted, and a drained worker is told apart."""
+    urls = [release.serve("--api-key", "clients-and-workers") for _ in range(2)]
+    for url in urls:
+        router.worker(url, "present")
+    assert router.loaded(router.load("--tokens", "5", "--once"))["failed"] == []
+    assert states(router, "smg_worker_cb_state") == dict.fromkeys(urls, 0)
+    router.worker(urls[0], "drained")
+    assert states(router, "smg_worker_cb_state") == {urls[0]: -1, urls[1]: 0}
+    assert states(router, "smg_worker_health")[urls[1]] == 1
+    assert samples(router, "smg_worker_retries_exhausted_total") == {}
+    release.stop()
+    answers = [router.ask("/generate", body={"text": "a", "sampling_params": {"max_new_tokens": 2}})[0] for _ in range(4)]
+    assert set(answers) <= {500, 503}
+    assert sum(samples(router, "smg_worker_retries_exhausted_total").values()) == len(answers)
+    assert lacking("smg_", served(router.metrics())) == []
 
 
 def test_a_restarted_router_knows_its_workers_and_who_is_drained(router, release):
