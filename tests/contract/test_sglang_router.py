@@ -15,12 +15,14 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 from tests.support.monitoring import lacking, served
 from tests.unit.lab.sglang_release import Release
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = next((ROOT / "roles/llm_gateway/files/locks").glob("sglang-router-*.txt"))
 LAUNCHER = ROOT / "roles/llm_gateway/files/gpunode_router.py"
+BALANCE = yaml.safe_load((ROOT / "roles/llm_gateway/vars/main.yml").read_text())["_llm_gateway_balance"]
 STREAMS = 12
 
 
@@ -62,6 +64,7 @@ class Router:
         self.flags = ["--host", "127.0.0.1", "--port", self.url.rsplit(":", 1)[1], "--policy", policy, "--prometheus-host", "127.0.0.1"]
         self.metrics_port = free_port()
         self.flags += ["--prometheus-port", str(self.metrics_port), "--health-check-interval-secs", "1", "--log-level", "warn"]
+        self.flags += [word for name, value in BALANCE.items() for word in (f"--{name}", str(value))]
         (folder / "admin_key").write_text("0123456789abcdef\n")
         (folder / "api_key").write_text("clients-and-workers")
         (folder / "workers").write_text("{}\n")
@@ -185,6 +188,19 @@ def test_workers_come_and_go_without_a_failed_request(router, release):
     result = router.loaded(load)
     assert result["failed"] == []
     assert result["completed"] > STREAMS
+
+
+def test_prompts_that_begin_alike_use_every_worker(router, release):
+    urls = [release.serve("--api-key", "clients-and-workers") for _ in range(2)]
+    for url in urls:
+        router.worker(url, "present")
+    stop = router.folder / "stop"
+    load = router.load("--tokens", "60", "--alike", "--until", str(stop), "--streams", "32")
+    time.sleep(4)  # each stream is past its first request: the router has seen the beginning
+    now = spread(urls, 32)
+    stop.touch()
+    assert router.loaded(load)["failed"] == []
+    assert max(now) - min(now) <= BALANCE["balance-abs-threshold"] + 4, now
 
 
 def test_a_stream_that_outlasts_the_patience_keeps_its_worker(router, release):

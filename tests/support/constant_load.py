@@ -1,9 +1,10 @@
 """Streams against a gateway, so many at a time, until a file appears; what failed and when, as JSON.
 
-    constant_load.py URL --streams 8 --tokens 64 --until FILE --result FILE [--once] [--key-file F]
+    constant_load.py URL --streams 8 --tokens 64 --until FILE --result FILE [--once] [--alike] [--key-file F]
 
-With --once each stream sends one request. Counts as failed: a status other than 200, a stream that ends without its last event, fewer
-tokens than were asked for, a connection that breaks, and 60 s without a byte. Standard library only.
+With --once each stream sends one request; with --alike all prompts have one beginning, as those under one system prompt do. Counts as
+failed: a status other than 200, a stream that ends without its last event, fewer tokens than were asked for, a connection that breaks,
+and 60 s without a byte. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import random
 import time
 import urllib.parse
 from pathlib import Path
@@ -19,11 +21,21 @@ from typing import Any
 SILENCE_S = 60.0
 
 
-async def request(host: str, port: int, key: str, tokens: int, number: int) -> str:
+def prompt(number: int, *, alike: bool) -> str:
+    """Thirty-two words that no other number has, or with a beginning that all have.
+
+    A text, not token ids: to a cache-aware router (sglang-router 0.3.2) those are all one prompt, and one worker would get them all.
+    """
+    words = random.Random(number)
+    own = ["".join(words.choices("abcdefghij", k=3)) for _ in range(8 if alike else 32)]
+    return " ".join(["the"] * 24 * alike + own)
+
+
+async def request(host: str, port: int, key: str, tokens: int, text: str) -> str:
     """Send one request and read its stream; an empty text when it is whole, else what is wrong."""
     body = json.dumps(
         {
-            "input_ids": [1000 + number % 900, *range(5, 36)],
+            "text": text,
             "sampling_params": {"max_new_tokens": tokens, "ignore_eos": True},
             "stream": True,
         }
@@ -65,7 +77,7 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
 
     async def stream(number: int) -> None:
         while True:
-            wrong = await request(str(url.hostname), int(url.port or 80), key, options.tokens, number)
+            wrong = await request(str(url.hostname), int(url.port or 80), key, options.tokens, prompt(number, alike=options.alike))
             if wrong:
                 failures.append({"at": round(time.time(), 2), "what": wrong})
             else:
@@ -88,6 +100,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--once", action="store_true")
+    parser.add_argument("--alike", action="store_true")
     parser.add_argument("--until", type=Path)
     parser.add_argument("--key-file", type=Path)
     parser.add_argument("--result", type=Path, required=True)
