@@ -65,6 +65,19 @@ def load(data: Any) -> dict[str, Any]:
     raise ValueError(f"neither {SCHEMA} nor {RESULT_SCHEMA}")
 
 
+def differences(result: Mapping[str, Any], baseline: Mapping[str, Any]) -> list[str]:
+    """Return what a result and a baseline were not both measured on: keys of IDENTITY that both know, and `simulated`."""
+    before, now = dict(baseline.get("identity") or {}), identity(result)
+    different = [key for key in IDENTITY if before.get(key) is not None and now.get(key) is not None and before.get(key) != now.get(key)]
+    return different + (["simulated"] if bool(baseline.get("simulated")) != bool(result.get("simulated")) else [])
+
+
+def stays(result: Mapping[str, Any], baseline: Mapping[str, Any]) -> bool:
+    """Return whether a baseline still holds for what a result measured: the same server and load, and a level that both have."""
+    levels = {str(level["concurrency"]) for level in result.get("levels", [])}
+    return not differences(result, baseline) and bool(levels & set(baseline.get("levels") or {}))
+
+
 def compare(
     result: Mapping[str, Any], baseline: Mapping[str, Any], tolerance_pct: float = TOLERANCE_PCT
 ) -> tuple[list[Finding], list[dict[str, Any]]]:
@@ -74,9 +87,7 @@ def compare(
     """
     found: list[Finding] = []
     before, now = dict(baseline.get("identity") or {}), identity(result)
-    different = [key for key in IDENTITY if before.get(key) is not None and now.get(key) is not None and before.get(key) != now.get(key)]
-    if bool(baseline.get("simulated")) != bool(result.get("simulated")):
-        different.append("simulated")
+    different = differences(result, baseline)
     if different:
         told = (
             "; ".join(f"{key}: {before.get(key)!r} then, {now.get(key)!r} now" for key in different if key != "simulated")

@@ -155,6 +155,14 @@ def test_a_comparison_across_different_things_is_marked(change):
     assert rows[0]["change_pct"] == -50.0
 
 
+@pytest.mark.parametrize(
+    ("change", "stay"), [({}, True), ({"node": "other"}, False), ({"simulated": True}, False), ({"levels": []}, False)]
+)
+def test_a_baseline_stays_while_the_same_is_measured(change, stay):
+    baseline = smoke_baseline.make(result(level(total=1000.0), node="n"))
+    assert smoke_baseline.stays({**result(level(total=700.0), node="n"), **change}, baseline) == stay
+
+
 def test_latency_may_not_double_unseen():
     before = smoke_baseline.make(result(level()))
     now = result(level(ttft_ms={"p50": 400.0, "p99": 900.0}))

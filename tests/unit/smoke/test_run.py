@@ -97,6 +97,24 @@ def test_every_request_is_written_where_it_is_wanted(truth, tmp_path):
     assert baseline.exists() == (verdict == "pass")
 
 
+def test_the_first_baseline_of_the_same_load_stays_where_it_shall(truth, tmp_path):
+    truth.reset(ttft_ms=20, itl_ms=5)
+    baseline = tmp_path / "b.json"
+    command = [sys.executable, ROOT / "tools/smoke_test.py", "--url", truth.url, "--concurrency", "2", "--requests-per-level", "16"]
+    command += ["--vocab-size", "9000", "--repeats", "0", "--save-baseline", baseline]
+
+    def run(*options: str) -> str:
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return baseline.read_text()
+
+    first = run("--output-len", "8")
+    assert run("--output-len", "8", "--keep-baseline") == first
+    assert run("--output-len", "9", "--keep-baseline") != first, "another load wants another baseline"
+    second = baseline.read_text()
+    assert run("--output-len", "9") != second, "whoever does not ask to keep it gets a new one"
+
+
 def test_ctrl_c_ends_in_a_valid_partial_report(truth):
     truth.reset(ttft_ms=10, itl_ms=20)
     command = [

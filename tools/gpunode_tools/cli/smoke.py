@@ -180,6 +180,7 @@ def read_baseline(path: str | None, *, optional: bool) -> dict[str, Any] | None:
 @click.option("--baseline", metavar="FILE", help="Compare with this baseline, or with a saved JSON result.")
 @click.option("--baseline-optional", is_flag=True, help="Go on where the baseline's file does not exist yet.")
 @click.option("--save-baseline", metavar="FILE", help="Save this result as baseline when it is healthy.")
+@click.option("--keep-baseline", is_flag=True, help="Save it only where that file has none of the same server, flags and load.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(0, 100),
@@ -376,6 +377,10 @@ def write(result: dict[str, Any], run: Run, options: dict[str, Any], code: int) 
     def baseline() -> None:
         from gpunode import smoke_baseline
 
+        saved = read_baseline(options["save_baseline"], optional=True) if options["keep_baseline"] else None
+        if saved is not None and smoke_baseline.stays(result, saved):
+            say(f"smoke: the baseline in {options['save_baseline']} stays")
+            return
         write_atomically(options["save_baseline"], json.dumps(smoke_baseline.make(result), indent=1) + "\n")
         say(f"smoke: baseline saved to {options['save_baseline']}")
 
