@@ -40,7 +40,7 @@ device_nodes:
   elements: dict
   returned: always
 nvidia_nodes_missing:
-  description: Nodes that a container needs and that do not exist.
+  description: Nodes that a container needs and that do not exist, or that have kept the major number of an earlier load of nvidia_uvm.
   type: list
   elements: str
   returned: always
@@ -104,7 +104,7 @@ def main() -> None:
         gpus=gpus,
         driver=hostgpus.driver({path: read_file(path) for path in DRIVER_FILES}),
         device_nodes=nodes,
-        nvidia_nodes_missing=hostgpus.missing_nodes(gpus, [node["path"] for node in nodes]),
+        nvidia_nodes_missing=hostgpus.missing_nodes(gpus, nodes, _text("/proc/devices")),
         numa=_numa(),
         containers=_containers(nodes),
         virtual_machines=[

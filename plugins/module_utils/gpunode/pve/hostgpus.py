@@ -86,10 +86,17 @@ def node_of(gpu: Mapping[str, Any]) -> str:
     return f"/dev/nvidia{gpu['index'] if gpu.get('minor') is None else gpu['minor']}"
 
 
-def missing_nodes(found: Sequence[Mapping[str, Any]], present: Sequence[str]) -> list[str]:
-    """Nodes that containers need and that do not exist, of the GPUs that NVIDIA's driver has."""
+def missing_nodes(found: Sequence[Mapping[str, Any]], present: Sequence[Mapping[str, Any]], proc_devices: str = "") -> list[str]:
+    """Nodes that containers need and that do not exist, of the GPUs that NVIDIA's driver has.
+
+    ``present`` are nodes with path and major, ``proc_devices`` is the text of /proc/devices. nvidia_uvm may get another major at every
+    load, and its nodes stay behind with the old one: such a node leads to nothing, or to another driver, and is as good as missing.
+    """
     wanted = [node_of(gpu) for gpu in found if gpu.get("driver") == "nvidia"]
-    return [path for path in (*wanted, *(CONTROL_NODES if wanted else ())) if path not in present]
+    uvm = re.search(r"^\s*(\d+) nvidia-uvm$", proc_devices.partition("Block devices:")[0], re.MULTILINE)
+    stale = {node["path"] for node in present if uvm and node["path"].startswith("/dev/nvidia-uvm") and node["major"] != int(uvm[1])}
+    good = {node["path"] for node in present} - stale
+    return [path for path in (*wanted, *(CONTROL_NODES if wanted else ())) if path not in good]
 
 
 def devices_for(host: Mapping[str, Any], wanted: Any, mode: str = "0666") -> list[dict[str, str]]:

@@ -63,8 +63,19 @@ def test_devices_are_named_by_minor_number_and_capabilities_keep_their_mode() ->
 
 def test_only_nodes_of_nvidias_driver_are_missed() -> None:
     found = gpus(DEVICES, INFORMATION)
-    assert missing_nodes(found, ["/dev/nvidiactl"]) == ["/dev/nvidia3", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
+    assert missing_nodes(found, [{"path": "/dev/nvidiactl", "major": 195}]) == ["/dev/nvidia3", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
     assert missing_nodes(found[1:], []) == []
+
+
+def test_nodes_of_an_earlier_load_are_missed() -> None:
+    majors = {"/dev/nvidia3": 195, "/dev/nvidiactl": 195, "/dev/nvidia-uvm": 238, "/dev/nvidia-uvm-tools": 238}
+    nodes = [{"path": path, "major": major} for path, major in majors.items()]
+    devices = "Character devices:\n195 nvidia\n238 nvidia-caps-imex-channels\n239 nvidia-uvm\n\nBlock devices:\n238 nvidia-uvm\n"
+    found = gpus(DEVICES, INFORMATION)
+    assert missing_nodes(found, nodes, devices) == ["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
+    assert missing_nodes(found, nodes, devices.replace("239 nvidia-uvm", "238 nvidia-uvm")) == []
+    # nvidia_uvm is not loaded: which number it will get is not known.
+    assert missing_nodes(found, nodes, devices.replace("239 nvidia-uvm\n", "")) == []
 
 
 def test_only_nvidias_slots_are_stale() -> None:
