@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
@@ -69,6 +70,7 @@ class Router:
         (folder / "api_key").write_text("clients-and-workers")
         (folder / "workers").write_text("{}\n")
         self.process: subprocess.Popen[bytes] | None = None
+        self.loads: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         environment = os.environ | {"CREDENTIALS_DIRECTORY": str(self.folder)}
@@ -117,7 +119,8 @@ class Router:
         """Streams in the background; ``loaded`` waits for their end."""
         command = [sys.executable, str(ROOT / "tests/support/constant_load.py"), self.url, "--streams", str(STREAMS)]
         command += ["--key-file", str(self.folder / "api_key"), "--result", str(self.folder / f"{name}.json"), *options]
-        return subprocess.Popen(command)
+        self.loads.append(subprocess.Popen(command))
+        return self.loads[-1]
 
     def loaded(self, process: subprocess.Popen[bytes], name: str = "load") -> dict:
         """What became of the streams."""
@@ -132,12 +135,12 @@ def running(url: str) -> int:
         return sum(entry["num_running_reqs"] + entry["num_waiting_reqs"] for entry in json.load(answer)["loads"])
 
 
-def spread(urls: list[str], wanted: int) -> list[int]:
-    """Wait until so many requests run in all, and say how many each worker has."""
+def spread(urls: list[str], wanted: int, most: int | None = None) -> list[int]:
+    """Wait until so many requests run in all (or most of them, where they end and begin all the time), and say how many each worker has."""
     until = time.monotonic() + 20
     while time.monotonic() < until:
         now = [running(url) for url in urls]
-        if sum(now) == wanted and all(now):
+        if (most or wanted) <= sum(now) <= wanted and all(now):
             return now
         time.sleep(0.05)
     raise AssertionError(f"{now} of {wanted}")
@@ -158,6 +161,9 @@ def router(request, python, tmp_path):
     made = Router(python, tmp_path / "router", getattr(request, "param", "cache_aware"))
     made.start()
     yield made
+    for load in made.loads:  # those of a test that failed before it ended them
+        load.kill()
+        load.wait()
     made.stop(signal.SIGKILL)
 
 
@@ -196,11 +202,16 @@ def test_prompts_that_begin_alike_use_every_worker(router, release):
         router.worker(url, "present")
     stop = router.folder / "stop"
     load = router.load("--tokens", "60", "--alike", "--until", str(stop), "--streams", "32")
+    spread(urls, 32, most=24)
     time.sleep(4)  # each stream is past its first request: the router has seen the beginning
-    now = spread(urls, 32)
+    apart = []
+    for _ in range(30):
+        now = [running(url) for url in urls]
+        apart.append(max(now) - min(now))
+        time.sleep(0.1)
     stop.touch()
     assert router.loaded(load)["failed"] == []
-    assert max(now) - min(now) <= BALANCE["balance-abs-threshold"] + 4, now
+    assert statistics.median(apart) <= BALANCE["balance-abs-threshold"] + 4, apart
 
 
 def test_a_stream_that_outlasts_the_patience_keeps_its_worker(router, release):

@@ -76,8 +76,11 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
     began = time.time()
 
     async def stream(number: int) -> None:
+        # Streams that began together would end together, wave after wave, with moments in between when nothing runs.
+        tokens = options.tokens if options.once else max(1, options.tokens * (number + 1) // options.streams)
         while True:
-            wrong = await request(str(url.hostname), int(url.port or 80), key, options.tokens, prompt(number, alike=options.alike))
+            wrong = await request(str(url.hostname), int(url.port or 80), key, tokens, prompt(number, alike=options.alike))
+            tokens = options.tokens
             if wrong:
                 failures.append({"at": round(time.time(), 2), "what": wrong})
             else:
